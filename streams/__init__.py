@@ -1,0 +1,1 @@
+"""Carries events and keeps state, decides nothing; `agents` decides."""
