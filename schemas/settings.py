@@ -53,10 +53,14 @@ class DeadlineSection(_Section):
 
     default_ms: Annotated[float, Meta(gt=0, description="budget of an event that names none")] = 1000.0
     min_ms: Annotated[float, Meta(ge=0, description="below this nothing but the default fits: answered at once, reason `expired`")] = 20.0
-    max_ms: Annotated[float, Meta(gt=0, description="longest budget; a larger one is clamped, so that no event holds its partition's offset for longer")] = 60_000.0
+    max_ms: Annotated[float, Meta(gt=0, description="longest budget; a larger one is clamped, so that no event holds its partition's offset for longer")] = (
+        60_000.0
+    )
     max_skew_ms: Annotated[float, Meta(ge=0, description="stamps further ahead than this raise answerby_clock_skew_total")] = 500.0
     reserve_ms: Annotated[float | None, Meta(description="kept free at the end for changelog, publish and receipt; unset: the measured p99.9")] = None
-    clock: Annotated[Literal["event", "arrival"], Meta(description="where the budget starts: the event's own stamp, or our receipt of it (for replays and broken clocks)")] = "event"
+    clock: Annotated[
+        Literal["event", "arrival"], Meta(description="where the budget starts: the event's own stamp, or our receipt of it (for replays and broken clocks)")
+    ] = "event"
 
 
 class Worker(_Section):
@@ -64,13 +68,24 @@ class Worker(_Section):
 
     metrics_host: Annotated[str, Meta(description="address of /metrics, /healthz and /readyz")] = "127.0.0.1"
     metrics_port: Annotated[int, Meta(ge=0, le=65535, description="port of the same; 0 takes a free one and logs it")] = 9108
-    store: Annotated[Literal["memory", "rocksdb"], Meta(description="where tables live: `rocksdb` survives restarts without reading the whole changelog")] = "memory"
+    store: Annotated[Literal["memory", "rocksdb"], Meta(description="where tables live: `rocksdb` survives restarts without reading the whole changelog")] = (
+        "memory"
+    )
     data_dir: Annotated[str, Meta(description="for `rocksdb`; one directory a worker; empty: $ANSWERBY_HOME/data/<app.id>")] = ""
-    session_timeout_ms: Annotated[int, Meta(ge=2000, le=300_000, description="how long Kafka waits for a dead worker before its partitions move: the gap after a crash")] = 6000
+    session_timeout_ms: Annotated[
+        int, Meta(ge=2000, le=300_000, description="how long Kafka waits for a dead worker before its partitions move: the gap after a crash")
+    ] = 6000
     offset_reset: Annotated[Literal["earliest", "latest"], Meta(description="where a group without commits starts")] = "earliest"
-    commit_ms: Annotated[int, Meta(ge=50, le=60_000, description="how often released offsets are committed: what a crash repeats at most, and what a redelivery must find kept")] = 500
-    stop_ms: Annotated[int, Meta(ge=0, le=600_000, description="grace on SIGTERM: events in flight finish or degrade within it, the rest stays uncommitted")] = 5000
-    cpus: Annotated[tuple[Annotated[int, Meta(ge=0)], ...] | None, Meta(description="cores of the worker's own process; unset: those the engines leave, on machines of up to 4 cores")] = None
+    commit_ms: Annotated[
+        int, Meta(ge=50, le=60_000, description="how often released offsets are committed: what a crash repeats at most, and what a redelivery must find kept")
+    ] = 500
+    stop_ms: Annotated[
+        int, Meta(ge=0, le=600_000, description="grace on SIGTERM: events in flight finish or degrade within it, the rest stays uncommitted")
+    ] = 5000
+    cpus: Annotated[
+        tuple[Annotated[int, Meta(ge=0)], ...] | None,
+        Meta(description="cores of the worker's own process; unset: those the engines leave, on machines of up to 4 cores"),
+    ] = None
     store_stall_ms: Annotated[float, Meta(gt=0, description="a table access slower than this on the loop is logged and counted")] = 5.0
     log_level: Annotated[Literal["debug", "info", "warning", "error"], Meta(description="structured logs on standard error")] = "info"
     log_format: Annotated[Literal["json", "console"], Meta(description="`json`: one object a line")] = "json"
@@ -82,8 +97,13 @@ class Model(_Section):
     name: Annotated[Name, Meta(description="the rung that uses it")] = "main"
     engine: Annotated[Literal["openvino", "scripted"], Meta(description="`scripted` answers from `text` below, for tests, yours too")] = "openvino"
     path: Annotated[str, Meta(description="name of a pulled model, an OpenVINO folder, or a GGUF file")] = "smollm2-135m"
-    threads: Annotated[Annotated[int, Meta(ge=1, le=1024)] | None, Meta(description="of inference; unset: 1 (steadiest), never above what quota and affinity allow")] = None
-    cpus: Annotated[tuple[Annotated[int, Meta(ge=0)], ...] | None, Meta(description="cores the engine is pinned to; unset: its own on machines of up to 4 cores, else unpinned")] = None
+    threads: Annotated[
+        Annotated[int, Meta(ge=1, le=1024)] | None, Meta(description="of inference; unset: 1 (steadiest), never above what quota and affinity allow")
+    ] = None
+    cpus: Annotated[
+        tuple[Annotated[int, Meta(ge=0)], ...] | None,
+        Meta(description="cores the engine is pinned to; unset: its own on machines of up to 4 cores, else unpinned"),
+    ] = None
     max_batch: Annotated[int, Meta(ge=1, le=256, description="requests decoded together; more raise throughput and each one's step time")] = 8
     max_tokens: Annotated[int, Meta(ge=1, le=100_000, description="ceiling of an answer's length; events may ask for less, never for more")] = 64
     min_tokens: Annotated[int, Meta(ge=1, description="a cut answer shorter than this is not worth sending")] = 6
@@ -101,12 +121,16 @@ class Model(_Section):
 class Ladder(_Section):
     """Which answers are tried, best first."""
 
-    rungs: Annotated[tuple[Name, ...], Meta(min_length=1, description="built-in names without configuration are skipped; every other name is a [[models]] entry")] = BUILT_IN_RUNGS
-    default_text: Annotated[dict[str, str], Meta(description="what is said when nothing better is ready in time, by locale; `en` serves the rest")] = msgspec.field(
-        default_factory=lambda: {
-            "en": "I can't answer that in time right now. Please try again in a moment.",
-            "zh": "现在来不及回答，请稍后再试。",
-        }
+    rungs: Annotated[
+        tuple[Name, ...], Meta(min_length=1, description="built-in names without configuration are skipped; every other name is a [[models]] entry")
+    ] = BUILT_IN_RUNGS
+    default_text: Annotated[dict[str, str], Meta(description="what is said when nothing better is ready in time, by locale; `en` serves the rest")] = (
+        msgspec.field(
+            default_factory=lambda: {
+                "en": "I can't answer that in time right now. Please try again in a moment.",
+                "zh": "现在来不及回答，请稍后再试。",
+            }
+        )
     )
 
 
@@ -132,9 +156,13 @@ class Limits(_Section):
     state_depth: Annotated[int, Meta(ge=1, le=100, description="nesting of `state`: deeper values overflow the stack of common decoders")] = 16
     metadata_bytes: Annotated[int, Meta(ge=0, description="of an event's `metadata`, keys and values")] = 16_384
     collection_items: Annotated[int, Meta(ge=16, description="of one array or map: a hostile header may announce millions")] = 8192
-    session_bytes: Annotated[int, Meta(ge=1024, le=900_000, description="of a session's stored value: above a producer's limit the record could not be written")] = 262_144
+    session_bytes: Annotated[
+        int, Meta(ge=1024, le=900_000, description="of a session's stored value: above a producer's limit the record could not be written")
+    ] = 262_144
     response_bytes: Annotated[int, Meta(ge=4096, le=900_000, description="of a response record, for the same reason; longer texts are cut")] = 524_288
-    in_flight: Annotated[int, Meta(ge=16, description="events taken from Kafka and not yet released; above it consumption waits, so memory stays flat")] = 10_000
+    in_flight: Annotated[int, Meta(ge=16, description="events taken from Kafka and not yet released; above it consumption waits, so memory stays flat")] = (
+        10_000
+    )
     expired_batch: Annotated[int, Meta(ge=1, le=10_000, description="expired events answered together, so that a backlog does not delay fresh ones")] = 200
 
 
