@@ -69,6 +69,12 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     memory_bytes: int
 
 
+class StartFailed(msgspec.Struct, frozen=True, tag="start_failed"):
+    """Sent instead of Ready: the model cannot serve. `error` is one line that tells the operator what to do; the process then exits 1."""
+
+    error: str
+
+
 class Delta(msgspec.Struct, frozen=True, array_like=True):
     """Text that request `id` gained in this step; whole characters only, `tokens` is how many tokens it stands for."""
 
@@ -116,4 +122,4 @@ class Beat(msgspec.Struct, frozen=True, tag="beat"):
     major_faults: int
 
 
-FromEngine = Ready | Step | Beat
+FromEngine = Ready | StartFailed | Step | Beat

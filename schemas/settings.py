@@ -20,13 +20,13 @@ class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Base of every section: unknown keys are errors."""
 
 
-class App(_Section):
+class App(_Section, frozen=True, forbid_unknown_fields=True):
     """Who this worker is to Kafka."""
 
     id: Annotated[Name, Meta(description="consumer group and prefix of the tables' changelogs; workers with one id share the work")] = "answerby"
 
 
-class Security(_Section):
+class Security(_Section, frozen=True, forbid_unknown_fields=True):
     """How to talk to a broker that is not open."""
 
     protocol: Annotated[Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"], Meta(description="as in Kafka's security.protocol")] = "PLAINTEXT"
@@ -38,7 +38,7 @@ class Security(_Section):
     keyfile: Annotated[str, Meta(description="PEM file of our key, for mutual TLS")] = ""
 
 
-class Kafka(_Section):
+class Kafka(_Section, frozen=True, forbid_unknown_fields=True):
     """Where events come from and answers go."""
 
     bootstrap: Annotated[str, Meta(min_length=1, description="host:port, several separated by commas")] = "127.0.0.1:9092"
@@ -48,7 +48,7 @@ class Kafka(_Section):
     security: Security = Security()
 
 
-class DeadlineSection(_Section):
+class DeadlineSection(_Section, frozen=True, forbid_unknown_fields=True):
     """How long an event may take."""
 
     default_ms: Annotated[float, Meta(gt=0, description="budget of an event that names none")] = 1000.0
@@ -63,7 +63,7 @@ class DeadlineSection(_Section):
     ] = "event"
 
 
-class Worker(_Section):
+class Worker(_Section, frozen=True, forbid_unknown_fields=True):
     """The worker process."""
 
     metrics_host: Annotated[str, Meta(description="address of /metrics, /healthz and /readyz")] = "127.0.0.1"
@@ -91,7 +91,7 @@ class Worker(_Section):
     log_format: Annotated[Literal["json", "console"], Meta(description="`json`: one object a line")] = "json"
 
 
-class Model(_Section):
+class Model(_Section, frozen=True, forbid_unknown_fields=True):
     """One `[[models]]` entry: a model and how its engine process runs."""
 
     name: Annotated[Name, Meta(description="the rung that uses it")] = "main"
@@ -118,7 +118,7 @@ class Model(_Section):
     prefill_ms_per_token: Annotated[float, Meta(ge=0, description="scripted only")] = 0.0
 
 
-class Ladder(_Section):
+class Ladder(_Section, frozen=True, forbid_unknown_fields=True):
     """Which answers are tried, best first."""
 
     rungs: Annotated[
@@ -134,7 +134,7 @@ class Ladder(_Section):
     )
 
 
-class Session(_Section):
+class Session(_Section, frozen=True, forbid_unknown_fields=True):
     """What is remembered of a conversation."""
 
     locale: Annotated[str, Meta(min_length=1, max_length=35, description="of events that name none, BCP 47")] = "en"
@@ -148,7 +148,7 @@ class Session(_Section):
     confirm_ms: Annotated[int, Meta(ge=1000, description="how long a decision waits for its confirm")] = 600_000
 
 
-class Limits(_Section):
+class Limits(_Section, frozen=True, forbid_unknown_fields=True):
     """The bounds of what one event or one moment may cost."""
 
     event_bytes: Annotated[int, Meta(ge=1024, le=900_000, description="of a record's value; larger ones are dead letters, `too_large`")] = 524_288
@@ -166,7 +166,7 @@ class Limits(_Section):
     expired_batch: Annotated[int, Meta(ge=1, le=10_000, description="expired events answered together, so that a backlog does not delay fresh ones")] = 200
 
 
-class Policy(_Section):
+class Policy(_Section, frozen=True, forbid_unknown_fields=True):
     """What people are told and what they agreed to."""
 
     disclosure: Annotated[dict[str, str], Meta(description="the transparency text in every response, by locale; `en` serves the rest")] = msgspec.field(
@@ -174,7 +174,7 @@ class Policy(_Section):
     )
 
 
-class Settings(_Section):
+class Settings(_Section, frozen=True, forbid_unknown_fields=True):
     """The whole tree, as `answerby.toml` and the environment give it."""
 
     app: App = App()

@@ -1,0 +1,58 @@
+"""Every figure the worker exports, under the contract's names; the only module that knows prometheus_client."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from schemas.inference import Step
+
+STAGE_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0, 60.0)
+SLACK_BUCKETS = (-1.0, -0.5, -0.2, -0.1, -0.05, -0.02, -0.01, 0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+"""Seconds of due minus acknowledgement: below zero is late."""
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Metrics:
+    """One registry a worker. No label takes its value from an event's free text, session or event id."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(name, text, labels, registry=registry)
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(name, text, labels, registry=registry)
+
+        self.events = counter("answerby_events_total", "Events answered, by outcome and reason", "outcome", "reason")
+        self.dead_letters = counter("answerby_dead_letters_total", "Records that could not be answered", "reason")
+        self.stage = Histogram("answerby_stage_seconds", "Time in each stage of an event", ["stage"], buckets=STAGE_BUCKETS, registry=registry)
+        self.response = Histogram("answerby_response_seconds", "From the event's start to its fixed response", ["outcome"], buckets=STAGE_BUCKETS, registry=registry)
+        self.slack = Histogram("answerby_deadline_slack_seconds", "Due minus acknowledged", buckets=SLACK_BUCKETS, registry=registry)
+        self.missed = counter("answerby_deadline_missed_total", "Responses acknowledged after their due")
+        self.skew = counter("answerby_clock_skew_total", "Events stamped further ahead than deadline.max_skew_ms")
+        self.engine_up = gauge("answerby_engine_up", "1 while the engine serves", "model", "version", "replica")
+        self.engine_restarts = counter("answerby_engine_restarts_total", "Engine processes replaced", "model", "version", "replica")
+        self.model_info = gauge("answerby_model_info", "1 for each model in use", "model", "version", "replica")
+        self.engine_rss = gauge("answerby_engine_resident_bytes", "Memory of the engine process", "model", "replica")
+        self.engine_faults = gauge("answerby_engine_major_faults", "Pages the engine had to read from disk since it started", "model", "replica")
+        self.tokens = counter("answerby_tokens_total", "Tokens: prompt without cached, cached, completion without wasted, wasted", "model", "kind")
+        self.step = Histogram("answerby_engine_step_seconds", "One step of an engine", ["model"], buckets=STAGE_BUCKETS, registry=registry)
+        self.waiting = gauge("answerby_waiting_requests", "Requests that wait for a place in an engine's batch")
+        self.running = gauge("answerby_running_requests", "Requests in engines' batches")
+        self.in_flight = gauge("answerby_in_flight_events", "Events taken and not yet released")
+        self.reserve = gauge("answerby_deadline_reserve_seconds", "Kept free at the end of each budget")
+        self.store_stalls = counter("answerby_store_stalls_total", "Table accesses slower than worker.store_stall_ms")
+        self.loop_lag = Histogram("answerby_loop_lag_seconds", "How late the event loop runs its timers", buckets=STAGE_BUCKETS, registry=registry)
+        self.resident = gauge("answerby_worker_resident_bytes", "Memory of the worker process")
+        self.redelivered = counter("answerby_redelivered_total", "Events answered again with the bytes kept for them")
+        self.seeks = counter("answerby_seek_backs_total", "Times records had to be read again because delivery had skipped some")
+
+    def observe_step(self, model: str, step: Step) -> None:
+        """An engine has done a step."""
+        self.step.labels(model).observe(step.seconds)
+
+    def render(self) -> bytes:
+        """The exposition text; takes milliseconds, so call it off the loop."""
+        return generate_latest(self.registry)

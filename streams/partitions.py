@@ -1,0 +1,88 @@
+"""Which partitions this worker holds, each with its tracker, and whether it may still publish for them.
+
+A `Partition` object lives for one assignment: work that outlives a revocation holds a dead one and cannot publish.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+from streams.offsets import OffsetTracker
+
+
+def boot_clock() -> float:
+    """Seconds since boot, suspended time included: a laptop or VM that slept has lost its session too."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Partition:
+    """One assignment of one partition of `interactions`."""
+
+    def __init__(self, number: int, start: int) -> None:
+        self.number = number
+        self.tracker = OffsetTracker(start)
+        self.owned = True
+        self.last_progress = boot_clock()
+
+    def release(self, offset: int) -> None:
+        """The one place where an offset is released (law 6)."""
+        self.tracker.release(offset)
+
+
+class PartitionBoard:
+    """All partitions held now, and when the group coordinator last confirmed that they are ours."""
+
+    def __init__(self, *, session_timeout_s: float, clock: Callable[[], float] = boot_clock) -> None:
+        self._held: dict[int, Partition] = {}
+        self._clock = clock
+        self._fresh_for = max(session_timeout_s - 1.0, 0.5)
+        """A heartbeat older than the session time-out less 1 s proves nothing: another worker may own the partition soon."""
+        self._confirmed_at = clock()
+        self._fresh = asyncio.Event()
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self._held.values())
+
+    def get(self, number: int) -> Partition | None:
+        """The partition's current assignment, if it is ours."""
+        return self._held.get(number)
+
+    def numbers(self) -> tuple[int, ...]:
+        """Numbers of the partitions held, sorted."""
+        return tuple(sorted(self._held))
+
+    def begin(self, number: int, start: int) -> Partition:
+        """A partition was assigned and its committed offset is `start`."""
+        partition = self._held[number] = Partition(number, start)
+        return partition
+
+    def end(self, numbers: Iterable[int]) -> None:
+        """Partitions were revoked: nothing is published for them any more."""
+        for number in numbers:
+            partition = self._held.pop(number, None)
+            if partition is not None:
+                partition.owned = False
+
+    def confirm(self) -> None:
+        """The coordinator has accepted a heartbeat, a join or a sync just now."""
+        self._confirmed_at = self._clock()
+        self._fresh.set()
+
+    def is_fresh(self) -> bool:
+        """Whether the last confirmation is young enough to publish on."""
+        return self._clock() - self._confirmed_at < self._fresh_for
+
+    async def may_publish(self, partition: Partition) -> bool:
+        """Whether a response for `partition` may leave; waits while the last confirmation is too old.
+
+        Returns False once the partition is revoked: its next owner answers the event.
+        """
+        while partition.owned and not self.is_fresh():
+            self._fresh.clear()
+            try:
+                await asyncio.wait_for(self._fresh.wait(), timeout=0.1)
+            except TimeoutError:
+                continue
+        return partition.owned

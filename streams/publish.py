@@ -1,0 +1,162 @@
+"""Everything a worker writes to Kafka: changelog, then response, then dead letters and audit, each acknowledged; the one place where a response leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from typing import Any, cast
+
+import msgspec
+import structlog
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
+
+from schemas.audit import AuditRecord
+from schemas.dead_letters import HEADER_PREFIX, Undecodable
+from schemas.errors import AnswerbyError
+from schemas.settings import Settings
+from streams.codecs import CONTENT_TYPES, Headers
+from streams.partitions import Partition, PartitionBoard
+from streams.security import client_options
+from streams.tables import ChangelogRecord, TableSet
+from streams.topics import Topics
+
+log = structlog.get_logger(__name__)
+
+MAX_REQUEST_BYTES = 1_048_576
+"""Above it the client refuses the record. Every value we write is capped below it (limits.*), so a refusal is a bug."""
+
+REQUEST_TIMEOUT_MS = 30_000
+"""How long a write may take before it counts as failed and the worker ends: the broker is gone and its restart is our retry."""
+
+DEAD_LETTER_VALUE_BYTES = 900_000
+"""A dead letter's value is cut to this, so that it fits a broker's default of 1 MiB with its headers."""
+
+MAX_HEADER_BYTES = 65_536
+"""A producer's own headers on a dead letter are kept up to this in total, for the same reason."""
+
+
+class WriteError(AnswerbyError):
+    """Raised when Kafka did not take a record in time; the worker ends, and what it had not committed is answered after a restart."""
+
+
+class KeptRecord(msgspec.Struct, frozen=True):
+    """The bytes of a final response, fixed once and written twice: to the changelog and to `responses`."""
+
+    key: bytes
+    value: bytes
+    headers: Headers
+
+
+class Publisher:
+    """One idempotent producer: per partition, records leave in the order in which they were handed over."""
+
+    def __init__(self, settings: Settings, topics: Topics, board: PartitionBoard) -> None:
+        self._settings = settings
+        self._topics = topics
+        self._board = board
+        self._producer: AIOKafkaProducer | None = None
+
+    async def start(self) -> None:
+        """Connect. Raises KafkaError when no broker answers."""
+        self._producer = AIOKafkaProducer(
+            **client_options(self._settings.kafka),
+            client_id=f"{self._settings.app.id}-worker",
+            acks="all",
+            enable_idempotence=True,
+            linger_ms=0,
+            max_request_size=MAX_REQUEST_BYTES,
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+        )
+        await self._producer.start()
+
+    async def stop(self) -> None:
+        """Flush what was handed over and disconnect."""
+        if self._producer is not None:
+            await self._producer.stop()
+
+    async def write_ahead(self, records: Sequence[ChangelogRecord], tables: TableSet, partition: Partition) -> Awaitable[None]:
+        """Hand staged table values over in order; the returned future ends when the broker has all of them."""
+        handed = [await self._hand_over(record.topic, record.value, record.key, record.partition) for record in records]
+
+        async def acknowledged() -> None:
+            for record, future in zip(records, handed, strict=True):
+                offset = await _acknowledgement(future)
+                if partition.owned:
+                    tables.note_written(record, offset)
+
+        return acknowledged()
+
+    async def respond(self, record: KeptRecord, partition: Partition) -> Awaitable[None] | None:
+        """Hand a final response over, on the event's own partition number; None when the partition is no longer ours."""
+        if not await self._board.may_publish(partition):
+            return None
+        future = await self._hand_over(self._topics.responses, record.value, record.key, partition.number, record.headers)
+        return _acknowledged(future)
+
+    async def dead_letter(self, message: Any, verdict: Undecodable) -> None:
+        """Write a record that cannot be answered as it came, with the reason in its headers; awaited to its acknowledgement."""
+        value: bytes | None = message.value
+        size = 0 if value is None else len(value)
+        notes: list[tuple[str, bytes]] = [
+            ("reason", verdict.reason.encode()),
+            ("detail", verdict.detail.encode("utf-8", "replace")),
+            ("topic", message.topic.encode()),
+            ("partition", str(message.partition).encode()),
+            ("offset", str(message.offset).encode()),
+            ("timestamp", str(round(message.timestamp * 1000) if message.timestamp is not None else -1).encode()),
+            ("size", str(size).encode()),
+        ]
+        headers = (*_bounded_headers(message.headers), *((HEADER_PREFIX + name, text) for name, text in notes))
+        kept = value if value is None else value[:DEAD_LETTER_VALUE_BYTES]
+        if kept is None and message.key is None:
+            kept = b""  # the client cannot send a record of two nulls; `size` 0 and the empty value say what it was
+        await _acknowledgement(await self._hand_over(self._topics.dead_letters, kept, message.key, None, headers))
+
+    async def audit(self, record: AuditRecord) -> None:
+        """Write an audit record, awaited to its acknowledgement."""
+        headers: Headers = (("content-type", CONTENT_TYPES["msgpack"]),)
+        await _acknowledgement(await self._hand_over(self._topics.audit, msgspec.msgpack.encode(record), record.tenant.encode(), None, headers))
+
+    async def _hand_over(
+        self, topic: str, value: bytes | None, key: bytes | None, partition: int | None, headers: Headers = ()
+    ) -> asyncio.Future[Any]:
+        if self._producer is None:
+            msg = "the publisher is not started"
+            raise RuntimeError(msg)
+        try:
+            future = await self._producer.send(topic, value=value, key=key, partition=partition, headers=list(headers))
+        except KafkaError as error:
+            raise _write_error(topic, error) from error
+        return cast("asyncio.Future[Any]", future)
+
+
+async def _acknowledged(future: asyncio.Future[Any]) -> None:
+    await _acknowledgement(future)
+
+
+async def _acknowledgement(future: asyncio.Future[Any]) -> int:
+    """The offset the broker gave the record. Shielded: a record handed over cannot be taken back, so nobody may cancel it."""
+    try:
+        metadata = await asyncio.shield(future)
+    except KafkaError as error:
+        raise _write_error("a record", error) from error
+    return int(metadata.offset)
+
+
+def _write_error(what: str, error: KafkaError) -> WriteError:
+    return WriteError(f"Kafka did not take {what} ({type(error).__name__}): check the broker and kafka.bootstrap, then start the worker again")
+
+
+def _bounded_headers(headers: Any) -> Headers:
+    """A producer's own headers as they came, in order, up to the bound; null values stay null."""
+    kept: list[tuple[str, bytes]] = []
+    total = 0
+    for name, value in headers or ():
+        total += len(name.encode("utf-8", "surrogatepass")) + len(value or b"")
+        if total > MAX_HEADER_BYTES:
+            break
+        kept.append((name, value))
+    return tuple(kept)
+
+
