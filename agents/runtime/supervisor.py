@@ -1,0 +1,252 @@
+"""The engine of one `[[models]]` entry as the worker holds it: replicas, each restarted with backoff; one process's life is `client`."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from agents.runtime.ask import Ask
+from agents.runtime.client import EngineClient
+from agents.runtime.spec import EngineSpec
+from schemas.errors import SetupError
+from schemas.inference import Generate, Step
+
+State = Literal["starting", "ready", "restarting", "stopped"]
+
+BACKOFF_FIRST_S = 0.5
+"""After the first restart, which is immediate: a model that dies at every prompt must not take a core for its loading."""
+
+BACKOFF_LONGEST_S = 10.0
+"""A cause that has gone away (memory, a file put back) is found again within this and a load."""
+
+HEALTHY_S = 60.0
+"""So long alive, and the next death is a first one again."""
+
+STOP_GRACE_S = 0.5
+"""For the step that runs to end and the process to leave by itself; a hung one is then killed."""
+
+log = logging.getLogger("answerby.engine")
+
+
+class EngineStatus(msgspec.Struct, frozen=True):
+    """One replica, as `/readyz` and the metrics show it."""
+
+    name: str
+    replica: int
+    model: str
+    version: str
+    pid: int | None
+    state: State
+    restarts: int
+    rss_bytes: int
+    major_faults: int
+    running: int
+
+
+class EngineHooks(Protocol):
+    """Who wants to see what engines do; called on the worker's loop, must not block."""
+
+    def on_step(self, status: EngineStatus, step: Step) -> None:
+        """A step was reported."""
+
+    def on_state(self, status: EngineStatus) -> None:
+        """A replica changed its state."""
+
+    def on_restart(self, status: EngineStatus, why: str) -> None:
+        """A replica died or hung and is being replaced."""
+
+
+class NoHooks:
+    """Nobody looks."""
+
+    def on_step(self, status: EngineStatus, step: Step) -> None:
+        """Ignore."""
+
+    def on_state(self, status: EngineStatus) -> None:
+        """Ignore."""
+
+    def on_restart(self, status: EngineStatus, why: str) -> None:
+        """Ignore."""
+
+
+class Backoff:
+    """How long to wait before the next restart; pure, moments in monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._failures = 0
+
+    def next_delay(self, healthy_s: float) -> float:
+        """Seconds to wait, after a generation that was ready for `healthy_s` (0 when it never was)."""
+        if healthy_s >= HEALTHY_S:
+            self._failures = 0
+        self._failures += 1
+        if self._failures == 1:
+            return 0.0
+        return float(min(BACKOFF_LONGEST_S, BACKOFF_FIRST_S * 2 ** min(self._failures - 2, 10)))
+
+
+class Engine:
+    """Every replica of one model. `start`, `ask`, `status`, `stop`; the worker never waits for an engine elsewhere."""
+
+    def __init__(self, specs: Sequence[EngineSpec], hooks: EngineHooks | None = None) -> None:
+        self._ids = itertools.count(1)
+        self._replicas = [_Replica(spec, hooks or NoHooks()) for spec in specs]
+        self.model = specs[0].model
+
+    @property
+    def state(self) -> State:
+        """`ready` when any replica is."""
+        states = [replica.state for replica in self._replicas]
+        return "ready" if "ready" in states else states[0]
+
+    @property
+    def ready(self) -> bool:
+        """Whether a request would reach a warm engine now."""
+        return self.state == "ready"
+
+    @property
+    def open_requests(self) -> int:
+        """Of all replicas, running and waiting."""
+        return sum(replica.open_requests for replica in self._replicas)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more request stays within max_batch + waiting of the ready replicas."""
+        ready = sum(replica.state == "ready" for replica in self._replicas)
+        return ready > 0 and self.open_requests < ready * self.model.max_batch + self.model.waiting
+
+    def status(self) -> tuple[EngineStatus, ...]:
+        """Each replica, in order."""
+        return tuple(replica.status() for replica in self._replicas)
+
+    async def start(self) -> None:
+        """Start every replica and wait until all are warm; bounded by start_ms.
+
+        Raises:
+            SetupError: one cannot serve; the text says why. All are stopped then. A later death is a restart instead.
+        """
+        refusals = [refusal for refusal in await asyncio.gather(*(replica.start() for replica in self._replicas)) if refusal]
+        if refusals:
+            await self.stop()
+            text = f"model {self.model.name!r} cannot start: {refusals[0]}"
+            raise SetupError(text)
+
+    def ask(self, request: Generate) -> Ask:
+        """Send `request` to the ready replica with the fewest open; its id is replaced by a new one. Without a ready one the ask has failed already."""
+        request = msgspec.structs.replace(request, id=next(self._ids))
+        ready = [replica for replica in self._replicas if replica.state == "ready"]
+        return min(ready or self._replicas, key=lambda replica: replica.open_requests).ask(request)
+
+    async def stop(self) -> None:
+        """End every request, process and task of this engine; bounded, may be called again and before `start`."""
+        await asyncio.gather(*(replica.stop() for replica in self._replicas))
+
+
+class _Replica:
+    """Keeps one engine process alive."""
+
+    def __init__(self, spec: EngineSpec, hooks: EngineHooks) -> None:
+        self._spec = spec
+        self._hooks = hooks
+        self._client: EngineClient | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
+        self._restarts = 0
+        self._state: State = "starting"
+
+    @property
+    def state(self) -> State:
+        """A process that has just died is not ready, even before the task that replaces it has run."""
+        dead = self._state == "ready" and (self._client is None or self._client.ready is None)
+        return "restarting" if dead else self._state
+
+    @property
+    def open_requests(self) -> int:
+        return self._client.open_requests if self._client else 0
+
+    def status(self) -> EngineStatus:
+        client, files = self._client, self._spec.files
+        alive = client is not None and client.pid is not None
+        return EngineStatus(
+            self._spec.model.name,
+            self._spec.replica,
+            files.name,
+            files.version,
+            client.pid if client else None,
+            self.state,
+            self._restarts,
+            client.beat.rss_bytes if client and alive else 0,
+            client.beat.major_faults if client and alive else 0,
+            self.open_requests,
+        )
+
+    async def start(self) -> str | None:
+        """The first generation; None when it is warm, else why it is not."""
+        self._enter("starting")
+        client = self._client = EngineClient(self._spec, self._on_step)
+        said = await client.start()
+        if isinstance(said, str):
+            await client.stop(0)
+            return said
+        self._enter("ready")
+        self._task = asyncio.create_task(self._keep(client), name=f"engine-{self._spec.model.name}-{self._spec.replica}")
+        return None
+
+    def ask(self, request: Generate) -> Ask:
+        if self._client is None:
+            ask = Ask(request.id, lambda _: None)
+            ask.fail("engine_unavailable", "the engine is not started")
+            return ask
+        return self._client.ask(request)
+
+    async def stop(self) -> None:
+        self._stopping.set()
+        if self._client is not None:
+            await self._client.stop(STOP_GRACE_S)
+        if self._task is not None:
+            await self._task
+            self._task = None
+        self._enter("stopped")
+
+    async def _keep(self, client: EngineClient) -> None:
+        """Replace each generation that ends, until `stop`."""
+        backoff = Backoff()
+        loop = asyncio.get_running_loop()
+        while True:
+            since = loop.time()
+            why = await client.over()
+            healthy_s = loop.time() - since if self._state == "ready" else 0.0
+            if self._stopping.is_set():
+                return
+            self._restarts += 1
+            self._enter("restarting")
+            log.warning("%s/%d: %s; a new process is started", self._spec.model.name, self._spec.replica, why)
+            self._hooks.on_restart(self.status(), why)
+            await client.stop(0)
+            if await self._stops_within(backoff.next_delay(healthy_s)):
+                return
+            client = self._client = EngineClient(self._spec, self._on_step)
+            said = await client.start()
+            if not isinstance(said, str):
+                self._enter("ready")
+
+    async def _stops_within(self, delay_s: float) -> bool:
+        if delay_s <= 0:
+            return self._stopping.is_set()
+        try:
+            await asyncio.wait_for(self._stopping.wait(), delay_s)
+        except TimeoutError:
+            return False
+        return True
+
+    def _enter(self, state: State) -> None:
+        self._state = state
+        self._hooks.on_state(self.status())
+
+    def _on_step(self, step: Step) -> None:
+        self._hooks.on_step(self.status(), step)
