@@ -55,7 +55,7 @@ def _is_serving(reply: bytes) -> bool:
 
 def _after_string(reply: bytes, position: int) -> int:
     (length,) = struct.unpack_from(">h", reply, position)
-    return position + 2 + max(length, 0)
+    return position + 2 + max(int(length), 0)
 
 
 def free_port() -> int:
