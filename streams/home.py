@@ -30,6 +30,9 @@ _LOCK_WAIT_S = 900.0
 
 _BLOCK = 1 << 18
 
+_STATE = ".fetch"
+"""Beside the files, for locks, marks of what was verified and unfinished downloads: the same disk, so that a rename is atomic."""
+
 
 class Progress(Protocol):
     """Told how far a download is; called from the thread that downloads."""
@@ -59,20 +62,26 @@ def fetch_file(url: str, target: Path, sha256: str, size: int, progress: Progres
     """
     report = progress or _say_nothing
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        state = target.parent / ".fetch"
-        state.mkdir(exist_ok=True)
-        verified = state / f"{target.name}.ok"
-        if not _is_trusted(target, verified, sha256, size):
+        if not is_kept(target, sha256, size):
+            state = target.parent / _STATE
+            state.mkdir(parents=True, exist_ok=True)
             with file_lock(state / f"{target.name}.lock", _LOCK_WAIT_S, f"{target.name} is being fetched by another process"):
                 _remove_leftovers(state, target.name)
-                if not _is_trusted(target, verified, sha256, size) and not _is_intact(target, verified, sha256, size):
+                if not is_kept(target, sha256, size) and not _is_intact(target, sha256, size):
                     _download(url, target, state, sha256, size, report)
-                    _mark_verified(target, verified, sha256)
+                    _mark_verified(target, sha256)
         report(size, size)
     except OSError as error:
         raise _as_setup_error(error, target) from error
     return target
+
+
+def is_kept(target: Path, sha256: str, size: int) -> bool:
+    """Whether the file is there and unchanged since it was verified; reads no more than its size and time stamp."""
+    try:
+        return target.stat().st_size == size and _mark_of(target).read_text(encoding="ascii") == _stamp(target, sha256)
+    except FileNotFoundError:
+        return False
 
 
 @contextmanager
@@ -103,30 +112,28 @@ def _try_lock(descriptor: int) -> bool:
     return True
 
 
+def _mark_of(target: Path) -> Path:
+    return target.parent / _STATE / f"{target.name}.ok"
+
+
 def _stamp(target: Path, sha256: str) -> str:
     status = target.stat()
     return f"{sha256} {status.st_size} {status.st_mtime_ns}\n"
 
 
-def _is_trusted(target: Path, verified: Path, sha256: str, size: int) -> bool:
-    try:
-        return target.stat().st_size == size and verified.read_text(encoding="ascii") == _stamp(target, sha256)
-    except FileNotFoundError:
-        return False
-
-
-def _is_intact(target: Path, verified: Path, sha256: str, size: int) -> bool:
+def _is_intact(target: Path, sha256: str, size: int) -> bool:
     """Hash a kept file that carries no valid mark: copied here by hand, or changed since."""
     if not target.is_file() or target.stat().st_size != size:
         return False
     with target.open("rb") as stream:
         if hashlib.file_digest(stream, "sha256").hexdigest() != sha256:
             return False
-    _mark_verified(target, verified, sha256)
+    _mark_verified(target, sha256)
     return True
 
 
-def _mark_verified(target: Path, verified: Path, sha256: str) -> None:
+def _mark_verified(target: Path, sha256: str) -> None:
+    verified = _mark_of(target)
     partial = verified.with_suffix(".ok.new")
     partial.write_text(_stamp(target, sha256), encoding="ascii")
     partial.replace(verified)

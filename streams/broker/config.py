@@ -13,6 +13,9 @@ JVM_FLAGS = (
     "-XX:TieredStopAtLevel=1",  # the second compiler would take a core for a minute to speed up a broker that idles
     "-XX:+ExitOnOutOfMemoryError",  # a broker that lives on without memory answers nobody
     "-XX:-UsePerfData",
+    "-XX:+UnlockDiagnosticVMOptions",
+    "-XX:-AOTAdapterCaching",  # classes alone are taken from a recording of a start: machine code is tied to the very processor
+    "-XX:-AOTStubCaching",
     "-Djava.awt.headless=true",
     "-Djava.net.preferIPv4Stack=true",
     "--sun-misc-unsafe-memory-access=allow",  # without it the JVM prints four lines of warnings about Kafka's own calls
@@ -94,6 +97,6 @@ def server_properties(config: BrokerConfig) -> str:
     return "".join(f"{key}={value}\n" for key, value in properties.items())
 
 
-def jvm_command(java: Path, jars: tuple[Path, ...], main: tuple[str, ...]) -> tuple[str, ...]:
+def jvm_command(java: Path, jars: tuple[Path, ...], main: tuple[str, ...], more_flags: tuple[str, ...] = ()) -> tuple[str, ...]:
     """The command line of a JVM that runs one of Kafka's main classes in a directory that holds `log4j2.properties`."""
-    return (str(java), *JVM_FLAGS, "-Dlog4j2.configurationFile=log4j2.properties", "-cp", ":".join(map(str, jars)), *main)
+    return (str(java), *JVM_FLAGS, *more_flags, "-Dlog4j2.configurationFile=log4j2.properties", "-cp", ":".join(map(str, jars)), *main)

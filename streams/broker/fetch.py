@@ -1,4 +1,4 @@
-"""`python -m streams.broker.fetch`: gets the broker's files ahead of the first start, as `make setup` does; the fetching itself is `streams.broker.jars`."""
+"""`python -m streams.broker.fetch`: gets the broker's files ahead of the first start, as `make setup` does; the fetching itself is `jars`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import sys
 
 from schemas.errors import AnswerbyError
 from streams.broker.jars import fetch_jars, kafka_home
+from streams.broker.recording import recording_path
+from streams.broker.warmup import record_start
 
 _STEP = 0.25
 """A line a quarter: enough to see that it moves, few enough for a build's log."""
@@ -27,6 +29,9 @@ def main() -> int:
     """Fetch; the exit code as a command's."""
     try:
         fetch_jars(_Lines())
+        if not recording_path().is_file():
+            sys.stderr.write("recording the broker's first start, so that later ones are quick\n")
+            record_start()
     except AnswerbyError as error:
         sys.stderr.write(f"error: {error}\n")
         return error.exit_code

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from schemas.errors import SetupError
-from streams.home import Progress, answerby_home, fetch_file
+from streams.home import Progress, answerby_home, fetch_file, is_kept
 
 KAFKA_VERSION = "4.1.0"
 
@@ -90,12 +90,20 @@ def fetch_jars(progress: Progress | None = None) -> tuple[Path, ...]:
         SetupError: a file cannot be fetched, is not the one of the lock, or finds no space.
     """
     jars = parse_lock(LOCK_FILE.read_text(encoding="ascii"))
+    home = kafka_home()
+    missing = [jar for jar in jars if not is_kept(home / jar.file_name, jar.sha256, jar.size)]
+    if missing:
+        _fetch_missing(missing, home, _Total(missing, progress))
+    return tuple(home / jar.file_name for jar in jars)
+
+
+def _fetch_missing(missing: list[Jar], home: Path, total: _Total) -> None:
     mirror = os.environ.get("ANSWERBY_MAVEN_MIRROR", "").rstrip("/") or MAVEN_CENTRAL
-    home, total = kafka_home(), _Total(jars, progress)
     with ThreadPoolExecutor(max_workers=_AT_ONCE, thread_name_prefix="fetch") as pool:
-        fetches = [pool.submit(fetch_file, f"{mirror}/{jar.path}", home / jar.file_name, jar.sha256, jar.size, total.of(jar)) for jar in jars]
+        fetches = [pool.submit(fetch_file, f"{mirror}/{jar.path}", home / jar.file_name, jar.sha256, jar.size, total.of(jar)) for jar in missing]
         try:
-            return tuple(fetch.result() for fetch in fetches)
+            for fetch in fetches:
+                fetch.result()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)  # the first failure is the answer: do not fetch the rest before saying so
             raise
@@ -104,7 +112,7 @@ def fetch_jars(progress: Progress | None = None) -> tuple[Path, ...]:
 class _Total:
     """Adds the progress of files that are fetched at the same time into one."""
 
-    def __init__(self, jars: tuple[Jar, ...], progress: Progress | None) -> None:
+    def __init__(self, jars: list[Jar], progress: Progress | None) -> None:
         self._size = sum(jar.size for jar in jars)
         self._done: dict[str, int] = {}
         self._progress = progress

