@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any, Literal
 
-import msgpack
+import msgpack  # type: ignore[import-untyped]  # ships no stubs
 import msgspec
 
 from schemas.dead_letters import Undecodable
@@ -25,6 +26,9 @@ MAX_DETAIL = 300
 
 MAX_KEY_BYTES = 512
 """Bytes of a record key that may name a session: 128 characters of at most 4 bytes."""
+
+_QUOTED = re.compile(r" '.*'", re.DOTALL)
+"""An unknown enum value, as msgspec quotes it: it may be anything a person wrote, and details are logged."""
 
 
 def encoding_of(value: bytes, headers: Headers) -> Encoding:
@@ -113,7 +117,7 @@ def _validate(tree: dict[Any, Any], key: bytes | None, limits: Limits) -> Intera
         event = msgspec.convert(tree, InteractionEvent)
     except msgspec.ValidationError as error:
         reason: Literal["missing_field", "invalid_field"] = "missing_field" if "missing required field" in str(error) else "invalid_field"
-        return Undecodable(reason, _bounded(str(error)))
+        return Undecodable(reason, _bounded(_QUOTED.sub("", str(error))))
     except (RecursionError, OverflowError) as error:
         return Undecodable("invalid_field", _bounded(type(error).__name__))
     return _check_meaning(event, limits)
