@@ -6,19 +6,18 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import cyclopts
 import msgspec
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-from agents.models.manifest import FileCheck, Manifest, base_folder, check_files
-from agents.models.pull import Progress as Report
-from agents.models.pull import pull_model
-from agents.models.registry import first_problem, list_names, load_manifest, loadable_path, models_folder, pull_argument, resolve_model
 from schemas.errors import SetupError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from agents.models.manifest import FileCheck, Manifest
+    from agents.models.pull import Progress as Report
 
 app = cyclopts.App(name="models", help="Pull, list and inspect the models of this machine.")
 
@@ -37,11 +36,15 @@ def pull(
 
     Example: answerby models pull smollm2-135m
 
-    Parameters
-    ----------
-    name
-        smollm2-135m, hf:OpenVINO/Qwen3-0.6B-int4-ov, or a path, which is registered where it lies and not copied.
+    Args:
+        name: smollm2-135m, hf:OpenVINO/Qwen3-0.6B-int4-ov, or a path, which is registered where it lies and not copied.
+        force: Make it anew.
+        json: Print JSON.
     """
+    from rich.console import Console
+
+    from agents.models.pull import pull_model
+
     console = Console(stderr=True)
     started = time.monotonic()
     with _shown(console) as report:
@@ -60,6 +63,11 @@ def list_models(*, json: Json = False) -> int:
 
     Example: answerby models list --json
     """
+    from rich.console import Console
+    from rich.table import Table
+
+    from agents.models.registry import list_names, models_folder
+
     rows = [_row(name) for name in list_names()]
     if json:
         _print_json(rows)
@@ -82,11 +90,12 @@ def inspect(name: str, /, *, json: Json = False) -> int:
 
     Example: answerby models inspect smollm2-135m
 
-    Parameters
-    ----------
-    name
-        A pulled model's name, or the path of a folder or .gguf file.
+    Args:
+        name: A pulled model's name, or the path of a folder or .gguf file.
+        json: Print JSON.
     """
+    from agents.models.registry import first_problem, pull_argument
+
     manifest, checks, facts = _inspect(name)
     problem = first_problem(checks)
     if json:
@@ -100,6 +109,9 @@ def inspect(name: str, /, *, json: Json = False) -> int:
 
 
 def _row(name: str) -> dict[str, Any]:
+    from agents.models.manifest import check_files
+    from agents.models.registry import first_problem, load_manifest, models_folder
+
     try:
         manifest = load_manifest(name)
     except SetupError as error:
@@ -117,6 +129,9 @@ def _row(name: str) -> dict[str, Any]:
 
 
 def _inspect(name: str) -> tuple[Manifest | None, list[FileCheck], dict[str, Any]]:
+    from agents.models.manifest import base_folder, check_files
+    from agents.models.registry import list_names, load_manifest, loadable_path, models_folder, resolve_model
+
     if name in list_names():
         manifest = load_manifest(name)
         folder = models_folder() / name
@@ -135,6 +150,8 @@ def _read_template(folder: Any) -> str | None:
 
 
 def _print_facts(facts: dict[str, Any], checks: list[FileCheck]) -> None:
+    from rich.console import Console
+
     console = Console(highlight=False, soft_wrap=True)
     rows = {
         "name": facts["name"],
@@ -159,6 +176,8 @@ def _print_facts(facts: dict[str, Any], checks: list[FileCheck]) -> None:
 @contextmanager
 def _shown(console: Console) -> Iterator[Report]:
     """Progress as a bar on a terminal, as plain lines elsewhere."""
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+
     if not console.is_terminal:
         yield _PlainLines(console)
         return
