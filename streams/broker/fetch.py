@@ -13,13 +13,14 @@ _STEP = 0.25
 """A line a quarter: enough to see that it moves, few enough for a build's log."""
 
 
-class _Lines:
+class ProgressLines:
     """Progress as lines on standard error, for logs and terminals alike; silent when nothing has to be fetched."""
 
     def __init__(self) -> None:
         self._next = _STEP
 
     def __call__(self, done: int, total: int) -> None:
+        """Say how far it is, in megabytes."""
         if done >= self._next * total:
             self._next = (done / total // _STEP + 1) * _STEP
             sys.stderr.write(f"fetching Apache Kafka: {done >> 20} of {total >> 20} MB\n")
@@ -28,7 +29,7 @@ class _Lines:
 def main() -> int:
     """Fetch; the exit code as a command's."""
     try:
-        fetch_jars(_Lines())
+        fetch_jars(ProgressLines())
         if not recording_path().is_file():
             sys.stderr.write("recording the broker's first start, so that later ones are quick\n")
             record_start()
