@@ -75,6 +75,10 @@ class Publisher:
         if self._producer is not None:
             await self._producer.stop()
 
+    async def may_publish(self, partition: Partition) -> bool:
+        """Whether anything may still be written for `partition`; waits while its ownership is in doubt (law 6)."""
+        return await self._board.may_publish(partition)
+
     async def write_ahead(self, records: Sequence[ChangelogRecord], tables: TableSet, partition: Partition) -> Awaitable[None]:
         """Hand staged table values over in order; the returned future ends when the broker has all of them."""
         handed = [await self._hand_over(record.topic, record.value, record.key, record.partition) for record in records]
@@ -113,14 +117,12 @@ class Publisher:
             kept = b""  # the client cannot send a record of two nulls; `size` 0 and the empty value say what it was
         await _acknowledgement(await self._hand_over(self._topics.dead_letters, kept, message.key, None, headers))
 
-    async def audit(self, record: AuditRecord) -> None:
-        """Write an audit record, awaited to its acknowledgement."""
+    async def audit(self, record: AuditRecord) -> Awaitable[None]:
+        """Hand an audit record over; the returned future ends with its acknowledgement."""
         headers: Headers = (("content-type", CONTENT_TYPES["msgpack"]),)
-        await _acknowledgement(await self._hand_over(self._topics.audit, msgspec.msgpack.encode(record), record.tenant.encode(), None, headers))
+        return _acknowledged(await self._hand_over(self._topics.audit, msgspec.msgpack.encode(record), record.tenant.encode(), None, headers))
 
-    async def _hand_over(
-        self, topic: str, value: bytes | None, key: bytes | None, partition: int | None, headers: Headers = ()
-    ) -> asyncio.Future[Any]:
+    async def _hand_over(self, topic: str, value: bytes | None, key: bytes | None, partition: int | None, headers: Headers = ()) -> asyncio.Future[Any]:
         if self._producer is None:
             msg = "the publisher is not started"
             raise RuntimeError(msg)
@@ -158,5 +160,3 @@ def _bounded_headers(headers: Any) -> Headers:
             break
         kept.append((name, value))
     return tuple(kept)
-
-

@@ -1,0 +1,35 @@
+"""`answerby worker`: one worker until SIGTERM; everything on this machine at once is `up`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from agents.cli.config import load_settings
+
+
+def worker(*, config: Annotated[Path | None, Parameter(name=["--config", "-c"])] = None) -> int:
+    """Answer events until SIGTERM or Ctrl-C.
+
+    Example: answerby worker -c answerby.toml
+
+    Args:
+        config: the settings file; default ./answerby.toml when it exists.
+    """
+    settings = load_settings(config)
+    from streams.logs import configure_logs  # noqa: PLC0415  # `--help` must not wait for structlog
+
+    configure_logs(settings.worker.log_level, settings.worker.log_format)
+    import uvloop  # noqa: PLC0415  # heavy imports wait until the command is known to be this one
+
+    from agents.worker import Worker  # noqa: PLC0415  # as above
+
+    async def run() -> None:
+        await Worker(settings).run()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run())
+    return 0

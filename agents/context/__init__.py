@@ -1,0 +1,1 @@
+"""What the model is told: prompts from a session, and the pure steps that change a session."""

@@ -1,0 +1,92 @@
+"""How a session changes from one event to the next: pure, values in and values out; storing them is `streams.tables`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from schemas.events import InteractionEvent
+from schemas.session import Decision, KeptEntry, KeptIndex, Pending, SessionState, Turn, dump_stored
+from schemas.settings import Limits, Session
+
+MAX_PENDING = 8
+"""Decisions that wait at once in a session: the oldest gives way, and its confirm is then answered as unknown."""
+
+MAX_DECISIONS = 32
+"""Confirmed decisions kept in a session: they are read at every turn."""
+
+
+def remember_turn(state: SessionState, turn: Turn, settings: Session) -> SessionState:
+    """The session after one more turn, bounded in turns and in characters; longer texts are kept by their end."""
+    short = msgspec.structs.replace(turn, user=turn.user[-settings.turn_chars :], reply=turn.reply[-settings.turn_chars :])
+    turns = (*state.turns, short)[-settings.turns :] if settings.turns else ()
+    return msgspec.structs.replace(state, turns=turns, turn_count=state.turn_count + 1)
+
+
+def merge_state(state: SessionState, patch: dict[str, Any], limits: Limits) -> SessionState | None:
+    """The session with an event's `state` merged in (RFC 7396: null removes); None when it would outgrow `limits.state_bytes`."""
+    if not patch:
+        return state
+    merged = _merge_patch(state.state, patch)
+    if len(msgspec.msgpack.encode(merged)) > limits.state_bytes:
+        return None
+    return msgspec.structs.replace(state, state=merged)
+
+
+def reset(state: SessionState) -> SessionState:
+    """A new context: nothing of the old one is told to the model again; the count of turns goes on."""
+    return SessionState(turn_count=state.turn_count, unknown=state.unknown)
+
+
+def ask_confirmation(state: SessionState, event: InteractionEvent, *, now_ms: int, settings: Session) -> tuple[SessionState, int]:
+    """The session with a decision that waits, and when it lapses in Unix ms."""
+    expires = now_ms + settings.confirm_ms
+    live = tuple(item for item in state.pending if item.expires_at_ms > now_ms and item.event_id != event.event_id)
+    pending = (*live, Pending(event.event_id, (event.text or "")[: settings.turn_chars], expires))[-MAX_PENDING:]
+    return msgspec.structs.replace(state, pending=pending), expires
+
+
+def confirm(state: SessionState, ref: str | None, *, accept: bool, now_ms: int) -> tuple[SessionState, bool]:
+    """The session after a confirm, and whether it met a decision that was still waiting."""
+    found = next((item for item in state.pending if item.event_id == ref), None)
+    if found is None or found.expires_at_ms <= now_ms:
+        return state, False
+    decisions = state.decisions
+    if accept:
+        decisions = (*decisions, Decision(found.event_id, found.text, now_ms))[-MAX_DECISIONS:]
+    pending = tuple(item for item in state.pending if item is not found)
+    return msgspec.structs.replace(state, pending=pending, decisions=decisions), True
+
+
+def fit(state: SessionState, limits: Limits) -> bytes:
+    """The stored bytes, with the oldest turns let go until they fit `limits.session_bytes` (R09: an oversize write stops a worker)."""
+    stored = dump_stored(state)
+    while len(stored) > limits.session_bytes and state.turns:
+        state = msgspec.structs.replace(state, turns=state.turns[1:])
+        stored = dump_stored(state)
+    if len(stored) > limits.session_bytes:
+        stored = dump_stored(SessionState(turn_count=state.turn_count))
+    return stored
+
+
+def keep(index: KeptIndex, entry: KeptEntry, *, keep_last: int, committed: int) -> tuple[KeptIndex, tuple[str, ...]]:
+    """The index with one more kept answer, and the event ids that may be forgotten: beyond the last `keep_last` and already committed."""
+    entries = [*index.entries, entry]
+    forgotten: list[str] = []
+    while len(entries) > keep_last and entries[0].offset < committed:
+        forgotten.append(entries.pop(0).event_id)
+    return msgspec.structs.replace(index, entries=tuple(entries)), tuple(forgotten)
+
+
+def _merge_patch(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(target)
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        elif isinstance(value, dict):
+            below = merged.get(key)
+            merged[key] = _merge_patch(below if isinstance(below, dict) else {}, value)
+        else:
+            merged[key] = value
+    return merged

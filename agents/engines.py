@@ -1,0 +1,84 @@
+"""The engines that the settings ask for: files found, cores given, memory checked, figures exported; one engine is `agents.runtime.supervisor`."""
+
+from __future__ import annotations
+
+import structlog
+
+from agents.model_rung import ModelRung
+from agents.models.registry import resolve_model
+from agents.runtime.cpus import Placement, available_cores, place
+from agents.runtime.memory import Need, memory_limit, require_memory, weight_bytes
+from agents.runtime.spec import EngineSpec, ResolvedModel
+from agents.runtime.supervisor import Engine, EngineStatus
+from schemas.inference import Step
+from schemas.settings import Model, Settings
+from streams.home import answerby_home
+from streams.metrics import Metrics
+
+log = structlog.get_logger(__name__)
+
+_MB = 1024 * 1024
+
+
+class EngineFigures:
+    """Exports what engines report; attached to each as its hooks."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def on_step(self, status: EngineStatus, step: Step) -> None:
+        """A step was reported."""
+        metrics, replica = self._metrics, str(status.replica)
+        metrics.observe_step(status.model, step)
+        metrics.engine_rss.labels(status.model, replica).set(status.rss_bytes)
+        metrics.engine_faults.labels(status.model, replica).set(status.major_faults)
+
+    def on_state(self, status: EngineStatus) -> None:
+        """A replica changed its state."""
+        labels = (status.model, status.version, str(status.replica))
+        self._metrics.engine_up.labels(*labels).set(status.state == "ready")
+        self._metrics.model_info.labels(*labels).set(1)
+        self._metrics.engine_restarts.labels(*labels)
+        log.info("engine", model=status.model, replica=status.replica, state=status.state, pid=status.pid)
+
+    def on_restart(self, status: EngineStatus, why: str) -> None:
+        """A replica died or hung and is being replaced."""
+        self._metrics.engine_restarts.labels(status.model, status.version, str(status.replica)).inc()
+        log.warning("engine replaced", model=status.model, replica=status.replica, why=why)
+
+
+def build_engines(settings: Settings, metrics: Metrics) -> tuple[tuple[Engine, ...], Placement]:
+    """One engine a `[[models]]` entry, in their order, not yet started.
+
+    Raises:
+        SetupError: a model is not here or broken, or all together do not fit into memory.
+        ConfigError: a core is named that this process may not use.
+    """
+    placement = place(settings.models, available_cores(), settings.worker.cpus)
+    figures = EngineFigures(metrics)
+    engines: list[Engine] = []
+    needs: list[Need] = []
+    for index, (model, places) in enumerate(zip(settings.models, placement.engines, strict=True)):
+        files = find_files(model)
+        needs += [Need(f"models[{index}]", weight_bytes(files.path), model.kv_cache_mb * _MB if files.path else 0)] * model.replicas
+        cache = str(answerby_home() / "compiled") if files.path else ""
+        specs = [EngineSpec(model, files, replica, one.threads, one.cpus, cache) for replica, one in enumerate(places)]
+        log.info("model", name=model.name, version=files.version, threads=[one.threads for one in places], cpus=[one.cpus for one in places])
+        engines.append(Engine(specs, figures))
+    require_memory(needs, memory_limit())
+    return tuple(engines), placement
+
+
+def find_files(model: Model) -> ResolvedModel:
+    """Which files an entry means. A scripted one has none; its version follows its text."""
+    if model.engine == "scripted":
+        return ResolvedModel(model.name, "", "scripted")
+    found = resolve_model(model.path)
+    return ResolvedModel(found.name, str(found.path), found.version)
+
+
+def build_rungs(settings: Settings, engines: tuple[Engine, ...]) -> tuple[ModelRung, ...]:
+    """The model rungs in the ladder's order; the first is the main one, later ones answer as `fallback_model`."""
+    by_name = {engine.model.name: engine for engine in engines}
+    used = [by_name[name] for name in settings.ladder.rungs if name in by_name]
+    return tuple(ModelRung(engine, outcome="model" if index == 0 else "fallback_model") for index, engine in enumerate(used))

@@ -1,0 +1,120 @@
+"""The rungs in order under one budget: each is told what remains, and the answer says which one gave it and why those above did not."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any, Protocol
+
+import msgspec
+
+from schemas.inference import Constraint, Message
+from schemas.responses import AnswerFinish, ModelRef, Outcome, Reason, Rung, Usage
+
+
+class Question(msgspec.Struct, frozen=True):
+    """What a rung needs to know of an event."""
+
+    messages: tuple[Message, ...]
+    max_tokens: int | None
+    temperature: float
+    stop: tuple[str, ...]
+    constraint: Constraint | None
+    locale: str
+
+
+class ModelTimes(msgspec.Struct, frozen=True):
+    """Seconds that a model rung spent waiting, reading the prompt and writing."""
+
+    queue: float = 0.0
+    prefill: float = 0.0
+    generate: float = 0.0
+
+
+class Given(msgspec.Struct, frozen=True):
+    """A rung's answer."""
+
+    outcome: Outcome
+    text: str
+    data: Any = None
+    finish_reason: AnswerFinish | None = None
+    model: ModelRef | None = None
+    usage: Usage = Usage()
+    times: ModelTimes = ModelTimes()
+    reason: Reason | None = None
+
+
+class Declined(msgspec.Struct, frozen=True):
+    """A rung's refusal: `verdict` is `skipped` before any work, `failed` or `cut` after it. `reason` is what the person's answer would say."""
+
+    verdict: str
+    why: str
+    reason: Reason | None
+    times: ModelTimes = ModelTimes()
+
+
+class Budget(Protocol):
+    """What remains for an event; its due may be pulled forward while a rung works."""
+
+    stop: asyncio.Future[Any]
+    due: float
+
+
+class RungProtocol(Protocol):
+    """One way to answer. It returns within the budget: once `budget.stop` is done it has the time of one loop turn."""
+
+    name: str
+
+    async def answer(self, question: Question, budget: Budget) -> Given | Declined:
+        """Answer, or decline and say why; never raises for what can be expected."""
+
+
+class Walk(msgspec.Struct, frozen=True):
+    """How an event came down the ladder."""
+
+    given: Given
+    rungs: tuple[Rung, ...]
+    schedule_s: float
+    """Seconds spent deciding, outside the model."""
+
+
+class Ladder:
+    """Walks its rungs; what it falls back on is the default that was built when the event arrived."""
+
+    def __init__(self, rungs: tuple[RungProtocol, ...], *, default_rung: bool = True) -> None:
+        self._rungs = rungs
+        self._default_rung = default_rung
+
+    async def walk(self, question: Question, budget: Budget, default_text: str) -> Walk:
+        """The first answer that a rung gives in time; at most one attempt a rung, so that no retry multiplies a time-out."""
+        began = time.monotonic()
+        taken: list[Rung] = []
+        reason: Reason | None = None
+        worked = 0.0
+        times = ModelTimes()
+        for rung in self._rungs:
+            at = time.monotonic()
+            if budget.stop.done():
+                taken.append(Rung(rung.name, "skipped", 0.0, "no time left"))
+                reason = reason or "deadline"
+                continue
+            result = await rung.answer(question, budget)
+            spent = time.monotonic() - at
+            if isinstance(result, Given):
+                taken.append(Rung(rung.name, "answered", _ms(spent), result.finish_reason or ""))
+                return Walk(result, tuple(taken), max(0.0, time.monotonic() - began - worked - _sum(result.times)))
+            taken.append(Rung(rung.name, result.verdict, _ms(spent), result.why))
+            reason = reason or result.reason
+            worked += _sum(result.times)
+            times = ModelTimes(times.queue + result.times.queue, times.prefill + result.times.prefill, times.generate + result.times.generate)
+        taken.append(Rung("default", "answered", 0.0, ""))
+        given = Given("default", default_text, reason=reason or "engine_unavailable", times=times)
+        return Walk(given, tuple(taken), max(0.0, time.monotonic() - began - worked))
+
+
+def _sum(times: ModelTimes) -> float:
+    return times.queue + times.prefill + times.generate
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1000, 3)

@@ -1,0 +1,132 @@
+"""Events in flight and the order among them: one line a session, answered from its head; different sessions never wait."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any, Literal
+
+from schemas.deadline import Deadline
+from schemas.events import InteractionEvent
+from schemas.responses import Rung
+from streams.codecs import Encoding, Headers
+from streams.partitions import Partition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Interrupt = Literal["deadline", "cancelled", "abandoned"]
+"""Why work on an event must end now: its time is up, the person withdrew it, or its partition goes to another worker."""
+
+SessionId = tuple[str, str]
+
+
+class Inflight:
+    """One event from arrival to release: what was asked, by when, and the interrupt that ends the work on it."""
+
+    def __init__(self, source: Any, interaction: InteractionEvent | None, deadline: Deadline, *, session: SessionId, partition: Partition) -> None:
+        self.source = source
+        """Faust's event, kept alive: table writes find their partition through it."""
+        self.interaction = interaction
+        """None for a tombstone: the session ends, nothing is answered."""
+        self.deadline = deadline
+        self.session = session
+        self.partition = partition
+        self.encoding: Encoding = "msgpack"
+        self.headers: Headers = ()
+        self.default_text = ""
+        self.disclosure = ""
+        self.due = deadline.due
+        self.start = deadline.due - deadline.budget_ms / 1000
+        """When the event happened, monotonic: `latency_ms.total` counts from here."""
+        self.decoded_at = deadline.arrived
+        self.stop: asyncio.Future[Interrupt] = asyncio.get_running_loop().create_future()
+        self.handed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the response is with the producer: the session's next one may follow."""
+        self.before: asyncio.Future[None] | None = None
+        self.notes: list[Rung] = []
+        self.task: asyncio.Task[None] | None = None
+        self.staged = False
+        self.answered = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def offset(self) -> int:
+        """The record's offset."""
+        offset: int = self.source.message.offset
+        return offset
+
+    def interrupt(self, why: Interrupt) -> None:
+        """End the work on this event; the first cause wins."""
+        if not self.stop.done():
+            self.stop.set_result(why)
+        self.disarm()
+
+    def arm(self, lead: float) -> None:
+        """Interrupt `lead` seconds before the due. The timer needs nothing but the loop: no model, no lock, no other task."""
+        self.disarm()
+        if not self.stop.done():
+            self._timer = asyncio.get_running_loop().call_later(max(0.0, self.due - lead - time.monotonic()), self.interrupt, "deadline")
+
+    def disarm(self) -> None:
+        """Forget the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def pull(self, due: float, lead: float) -> None:
+        """A later event of the session is due at `due`: answer this one by then too."""
+        if due < self.due:
+            self.due = due
+            self.notes.append(Rung("deadline", "changed", 0.0, "pulled"))
+            self.arm(lead)
+
+
+class SessionLines:
+    """All lines; an event at the head of its line is handed to `begin`, the next one when the head has left."""
+
+    def __init__(self, begin: Callable[[Inflight], None], lead: Callable[[], float]) -> None:
+        self._lines: dict[SessionId, deque[Inflight]] = {}
+        self._begin = begin
+        self._lead = lead
+
+    def __len__(self) -> int:
+        return sum(len(line) for line in self._lines.values())
+
+    def join(self, inflight: Inflight) -> None:
+        """Put an event at the end of its line, and pull earlier dues forward to its own."""
+        line = self._lines.setdefault(inflight.session, deque())
+        if line:
+            inflight.before = line[-1].handed
+        line.append(inflight)
+        if not inflight.deadline.expired and inflight.interaction is not None:
+            lead = self._lead()
+            inflight.arm(lead)
+            for earlier in line:
+                if earlier is not inflight and not earlier.deadline.expired:
+                    earlier.pull(inflight.due, lead)
+        if line[0] is inflight:
+            self._begin(inflight)
+
+    def leave(self, inflight: Inflight) -> None:
+        """The head's new session value is staged (or its event is dropped): the next one may read it."""
+        line = self._lines.get(inflight.session)
+        if not line:
+            return
+        was_head = line[0] is inflight
+        try:
+            line.remove(inflight)
+        except ValueError:
+            return
+        if not line:
+            del self._lines[inflight.session]
+        elif was_head:
+            self._begin(line[0])
+
+    def find(self, session: SessionId, event_id: str) -> Inflight | None:
+        """The event `event_id` of `session`, if it is waiting or being answered."""
+        for inflight in self._lines.get(session, ()):
+            if inflight.interaction is not None and inflight.interaction.event_id == event_id:
+                return inflight
+        return None

@@ -1,0 +1,261 @@
+"""The Faust agent: takes each record once and in order, and sees it through to one final response or one dead letter.
+
+What an event is answered with is `agents.decide`; how it reaches Kafka is `agents.settle`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any, assert_never
+
+import structlog
+
+from agents.answers import headers_of
+from agents.deadlines import Reserve, compute_deadline
+from agents.lines import Inflight, Interrupt, SessionLines
+from schemas.dead_letters import Undecodable
+from schemas.deadline import Clock, Deadline
+from schemas.events import InteractionEvent
+from schemas.settings import Settings, text_for_locale
+from streams.codecs import MAX_KEY_BYTES, decode_event, encoding_of, header
+from streams.offsets import Known, SeekBack, Taken
+from streams.publish import WriteError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from agents.decide import Decider
+    from agents.settle import Settler
+    from streams.metrics import Metrics
+    from streams.partitions import Partition, PartitionBoard
+
+log = structlog.get_logger(__name__)
+
+TENANT_HEADER = "answerby.tenant"
+"""Names the tenant of a tombstone, whose value cannot; without it the tenant is "default"."""
+
+LEAD_S = 0.004
+"""From the timer to fixed bytes on a loop with other work: without it a default would be fixed just after the reserve began."""
+
+LEAD_PER_EVENT_S = 0.0005
+"""Defaults of a burst come due together and are built one after the other: each waits for those before it."""
+
+MAX_LEAD_S = 0.100
+"""A flood must not take the model's whole time."""
+
+CROWD = 8
+"""Records taken without giving the loop back: about 2 ms of decoding."""
+
+
+class Responder:
+    """One worker's intake: lines, timers, and the tasks that answer."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        board: PartitionBoard,
+        metrics: Metrics,
+        reserve: Reserve,
+        decider: Decider,
+        settler: Settler,
+        seek: Callable[[int, int], Awaitable[None]],
+        on_crash: Callable[[BaseException], None],
+        clock: Clock,
+    ) -> None:
+        self._settings = settings
+        self._board = board
+        self._metrics = metrics
+        self._reserve = reserve
+        self._decider = decider
+        self._settler = settler
+        self._seek = seek
+        self._on_crash = on_crash
+        self._clock = clock
+        self.lines = SessionLines(self._begin, self.lead)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._inflight: set[Inflight] = set()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._draining = False
+        settler.lines = self.lines
+
+    @property
+    def in_flight(self) -> int:
+        """Records taken and not yet released."""
+        return len(self._tasks) + self._settler.waiting
+
+    def lead(self) -> float:
+        """How long before its due an event is interrupted: the reserve, and the time to fix its bytes."""
+        return self._reserve.seconds() + min(MAX_LEAD_S, LEAD_S + LEAD_PER_EVENT_S * len(self._inflight))
+
+    async def run(self, events: AsyncIterator[Any]) -> None:
+        """Take events as Faust delivers them; never raises for a record's sake."""
+        since_pause = 0
+        async for event in events:
+            self.accept(event)
+            since_pause += 1
+            if since_pause >= CROWD:
+                since_pause = 0
+                await asyncio.sleep(0)
+            if self.in_flight >= self._settings.limits.in_flight:
+                self._room.clear()
+                await self._room.wait()
+
+    def accept(self, source: Any) -> None:
+        """Take one record: at most a fraction of a millisecond, and nothing here waits."""
+        message = source.message
+        partition = self._board.get(message.partition)
+        if partition is None or self._draining:
+            return
+        take = partition.tracker.take(message.offset)
+        match take:
+            case Taken():
+                partition.last_progress = time.monotonic()
+                self._take(source, partition)
+            case Known():
+                return
+            case SeekBack(offset):
+                self._metrics.seeks.inc()
+                log.warning("records were skipped by delivery, reading again", partition=message.partition, offset=offset, seen=message.offset)
+                self._spawn(self._seek(message.partition, offset))
+            case _:
+                assert_never(take)
+
+    async def drain(self, seconds: float) -> None:
+        """Finish what is due within `seconds` and abandon the rest, uncommitted: its next owner answers it."""
+        self._draining = True
+        horizon = time.monotonic() + seconds
+        for inflight in tuple(self._inflight):
+            if inflight.due > horizon and not inflight.staged:
+                inflight.interrupt("abandoned")
+        tasks = set(self._tasks)
+        if tasks:
+            await asyncio.wait(tasks, timeout=max(0.0, horizon - time.monotonic()))
+        await self._settler.flush(max(0.05, horizon - time.monotonic()))
+        for inflight in tuple(self._inflight):
+            if not inflight.staged:
+                inflight.interrupt("abandoned")
+
+    def resume(self) -> None:
+        """Partitions were assigned: take records again."""
+        self._draining = False
+
+    async def stop(self) -> None:
+        """Cancel what is left; nothing of it was committed."""
+        self._draining = True
+        for inflight in tuple(self._inflight):
+            inflight.disarm()
+        for task in tuple(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(tuple(self._tasks), timeout=1.0)
+
+    def _take(self, source: Any, partition: Partition) -> None:
+        message = source.message
+        arrived = message.time_in if message.time_in is not None else self._clock.monotonic()
+        wall_ms = self._clock.wall_ms() - round((self._clock.monotonic() - arrived) * 1000)
+        if message.value is None:
+            self._take_tombstone(source, partition, arrived)
+            return
+        headers = tuple(message.headers or ())
+        event = decode_event(message.value, message.key, headers, self._settings.limits)
+        if isinstance(event, Undecodable):
+            self._spawn(self._settler.dead_letter(source, partition, event))
+            return
+        record_ms = -1 if message.timestamp is None else round(message.timestamp * 1000)
+        deadline = compute_deadline(event, record_ms=record_ms, arrived=arrived, arrived_wall_ms=wall_ms, section=self._settings.deadline)
+        if deadline.skew_ms:
+            self._metrics.skew.inc()
+        inflight = Inflight(source, event, deadline, session=(event.tenant, event.session_id), partition=partition)
+        inflight.encoding = encoding_of(message.value, headers)
+        inflight.headers = headers_of(message)
+        locale = event.locale or self._settings.session.locale
+        inflight.default_text = text_for_locale(self._settings.ladder.default_text, locale)
+        inflight.disclosure = text_for_locale(self._settings.policy.disclosure, locale)
+        inflight.decoded_at = self._clock.monotonic()
+        if event.kind == "cancel" and event.ref is not None:
+            self._withdraw(inflight, event.ref)
+        self._inflight.add(inflight)
+        self.lines.join(inflight)
+
+    def _withdraw(self, inflight: Inflight, ref: str) -> None:
+        """A cancel acts when it arrives, not when its turn comes."""
+        meant = self.lines.find(inflight.session, ref)
+        if meant is not None and not meant.staged:
+            meant.interrupt("cancelled")
+
+    def _take_tombstone(self, source: Any, partition: Partition, arrived: float) -> None:
+        key: bytes | None = source.message.key
+        if not key:
+            self._spawn(self._settler.dead_letter(source, partition, Undecodable("missing_field", "neither key nor value")))
+            return
+        try:
+            session_id = key.decode()
+        except UnicodeDecodeError:
+            session_id = ""
+        if not session_id or len(key) > MAX_KEY_BYTES:
+            self._spawn(self._settler.dead_letter(source, partition, Undecodable("invalid_field", "the key of a tombstone is not a session id")))
+            return
+        tenant = (header(tuple(source.message.headers or ()), TENANT_HEADER) or b"default").decode("utf-8", "replace")
+        deadline = Deadline(budget_ms=0.0, arrived=arrived, due=arrived, due_at_ms=0, expired=True)
+        inflight = Inflight(source, None, deadline, session=(tenant, session_id), partition=partition)
+        self._inflight.add(inflight)
+        self.lines.join(inflight)
+
+    def _begin(self, inflight: Inflight) -> None:
+        """The event is at the head of its line."""
+        event = inflight.interaction
+        if event is None:
+            self._own(inflight, self._settler.end_session(inflight))
+        elif inflight.deadline.expired and event.kind in ("message", "decision"):
+            self._inflight.discard(inflight)
+            self._settler.queue_expired(inflight)
+        else:
+            self._own(inflight, self._answer(inflight, event))
+
+    async def _answer(self, inflight: Inflight, event: InteractionEvent) -> None:
+        """Decide, then settle; an abandoned event leaves no trace."""
+        decision = await self._decider.decide(inflight, event)
+        if decision is None or (inflight.stop.done() and inflight.stop.result() == "abandoned"):
+            return
+        await self._settler.settle(inflight, event, decision)
+
+    def _own(self, inflight: Inflight, work: Any) -> None:
+        inflight.task = self._spawn(self._guarded(inflight, work))
+
+    async def _guarded(self, inflight: Inflight, work: Any) -> None:
+        """Whatever goes wrong with one event stays with it: a dead letter, or, when Kafka does not take that either, the worker's end."""
+        try:
+            await work
+        except (WriteError, asyncio.CancelledError):
+            raise
+        except Exception as error:  # the edge of one event: a bug of ours must cost that event alone
+            log.exception("an event could not be answered", partition=inflight.partition.number, offset=inflight.offset)
+            if not inflight.answered:
+                await self._settler.dead_letter(inflight.source, inflight.partition, Undecodable("internal", type(error).__name__))
+        finally:
+            inflight.disarm()
+            self._inflight.discard(inflight)
+            if not inflight.handed.done():
+                inflight.handed.set_result(None)
+            self.lines.leave(inflight)
+
+    def _spawn(self, work: Any) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if self.in_flight < self._settings.limits.in_flight:
+            self._room.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._on_crash(error)
+
+
+def interrupted(inflight: Inflight) -> Interrupt | None:
+    """Why work on the event must end, if it must."""
+    return inflight.stop.result() if inflight.stop.done() else None

@@ -1,0 +1,255 @@
+"""Law 6 in one place: changelog acknowledged, then the same bytes on `responses`, acknowledged, then the offset released."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, assert_never
+
+import structlog
+
+from agents.answers import Fixed, fix_response
+from agents.decide import Decider, Decision, Repeat, Reply
+from agents.deadlines import Reserve
+from agents.store import SessionStore, kept_record
+from schemas.audit import AuditAction, AuditRecord
+from schemas.dead_letters import Undecodable
+from schemas.deadline import Clock
+from schemas.events import InteractionEvent
+from schemas.session import KeptAnswer
+from streams.publish import KeptRecord
+
+if TYPE_CHECKING:
+    from agents.lines import Inflight, SessionLines
+    from schemas.settings import Limits
+    from streams.metrics import Metrics
+    from streams.partitions import Partition
+    from streams.publish import Publisher
+    from streams.tables import ChangelogRecord, TableSet
+
+log = structlog.get_logger(__name__)
+
+LANE_CROWD = 8
+"""Expired events staged without giving the loop back: about 4 ms."""
+
+
+class Settler:
+    """Writes decisions out, one event at a time or, for expired ones, in batches."""
+
+    lines: SessionLines
+
+    def __init__(
+        self,
+        *,
+        publisher: Publisher,
+        tables: TableSet,
+        store: SessionStore,
+        decider: Decider,
+        metrics: Metrics,
+        reserve: Reserve,
+        clock: Clock,
+        limits: Limits,
+    ) -> None:
+        self._publisher = publisher
+        self._tables = tables
+        self._store = store
+        self._decider = decider
+        self._metrics = metrics
+        self._reserve = reserve
+        self._clock = clock
+        self._limits = limits
+        self._expired: asyncio.Queue[Inflight] = asyncio.Queue()
+        self._in_lane = 0
+        self._lane_idle = asyncio.Event()
+        self._lane_idle.set()
+
+    @property
+    def waiting(self) -> int:
+        """Expired events that are not released yet."""
+        return self._in_lane
+
+    async def settle(self, inflight: Inflight, event: InteractionEvent, decision: Decision) -> None:
+        """See one decision through to its released offset."""
+        match decision:
+            case Undecodable():
+                self.lines.leave(inflight)
+                await self.dead_letter(inflight.source, inflight.partition, decision)
+            case Repeat():
+                self.lines.leave(inflight)
+                await self._send(inflight, kept_record(event, decision.answer), decision.answer)
+            case Reply():
+                await self._settle_reply(inflight, event, decision)
+            case _:
+                assert_never(decision)
+
+    async def end_session(self, inflight: Inflight) -> None:
+        """A tombstone: counted and audited, nothing is said."""
+        if not await self._publisher.may_publish(inflight.partition):
+            return
+        ahead = await self._publisher.write_ahead(self._store.stage_end(inflight), self._tables, inflight.partition)
+        inflight.staged = True
+        self.lines.leave(inflight)
+        audited = await self._audit(inflight, None, "session_ended", "tombstone")
+        await asyncio.gather(ahead, audited)
+        self._metrics.events.labels("ack", "tombstone").inc()
+        inflight.partition.release(inflight.offset)
+
+    async def dead_letter(self, source: Any, partition: Partition, verdict: Undecodable) -> None:
+        """Put the record aside as it came, then release its offset."""
+        if not await self._publisher.may_publish(partition):
+            return
+        await self._publisher.dead_letter(source.message, verdict)
+        self._metrics.dead_letters.labels(verdict.reason).inc()
+        log.warning("dead letter", reason=verdict.reason, partition=partition.number, offset=source.message.offset)
+        partition.release(source.message.offset)
+
+    def queue_expired(self, inflight: Inflight) -> None:
+        """Put an event that expired before it arrived into the short lane; its offset is released from there."""
+        self._in_lane += 1
+        self._lane_idle.clear()
+        self._expired.put_nowait(inflight)
+
+    async def run_lane(self) -> None:
+        """Answer expired events in batches, so that a backlog after an outage does not make fresh events late."""
+        while True:
+            first = await self._expired.get()
+            await self._settle_batch(first)
+
+    async def flush(self, seconds: float) -> None:
+        """Wait until the lane is empty, at most `seconds`."""
+        try:
+            await asyncio.wait_for(self._lane_idle.wait(), seconds)
+        except TimeoutError:
+            log.warning("expired events are left for the next owner", events=self._in_lane)
+
+    async def _settle_reply(self, inflight: Inflight, event: InteractionEvent, reply: Reply) -> None:
+        if not await self._publisher.may_publish(inflight.partition):
+            return
+        fixed, records = self._fix(inflight, event, reply)
+        ahead = await self._publisher.write_ahead(records, self._tables, inflight.partition)
+        self.lines.leave(inflight)
+        await ahead
+        audited = None if reply.audit is None else await self._audit(inflight, event, reply.audit, reply.given.reason)
+        await self._send(inflight, fixed.record, fixed, audited)
+
+    def _fix(self, inflight: Inflight, event: InteractionEvent, reply: Reply) -> tuple[Fixed, list[ChangelogRecord]]:
+        """Fix the bytes and stage what they change: from here on the event has this answer and no other."""
+        fixed = fix_response(inflight, event, reply.given, reply.rungs, reply.stamps, clock=self._clock, reserve_s=self._reserve.seconds(), limits=self._limits)
+        records = self._store.stage(inflight, event, reply.state, fixed)
+        inflight.staged = True
+        inflight.disarm()
+        return fixed, records
+
+    async def _send(self, inflight: Inflight, record: KeptRecord, answered: Fixed | KeptAnswer, audited: Awaitable[None] | None = None) -> None:
+        sent = await self._hand_over(inflight, record)
+        if sent is not None:
+            await self._finish(inflight, sent, answered, audited)
+
+    async def _hand_over(self, inflight: Inflight, record: KeptRecord) -> Awaitable[None] | None:
+        """Responses of one session go to the producer in offset order."""
+        if inflight.before is not None:
+            await inflight.before
+        sent = await self._publisher.respond(record, inflight.partition)
+        if not inflight.handed.done():
+            inflight.handed.set_result(None)
+        return sent
+
+    async def _finish(self, inflight: Inflight, sent: Awaitable[None], answered: Fixed | KeptAnswer, audited: Awaitable[None] | None = None) -> None:
+        await sent
+        inflight.answered = True
+        match answered:
+            case Fixed():
+                self._record(inflight, answered)
+            case KeptAnswer():
+                self._metrics.redelivered.inc()
+                self._count(answered.outcome, answered.reason)
+            case _:
+                assert_never(answered)
+        if audited is not None:
+            await audited
+        inflight.partition.release(inflight.offset)
+
+    async def _settle_batch(self, first: Inflight) -> None:
+        """Stage many expired events, then wait once for all changelog writes and once for all responses."""
+        batch: list[tuple[Inflight, KeptRecord, Fixed | KeptAnswer]] = []
+        ahead: list[Awaitable[None]] = []
+        current: Inflight | None = first
+        handled = 0
+        while current is not None:
+            handled += 1
+            staged = await self._stage_expired(current, batch)
+            if staged:
+                ahead.append(await self._publisher.write_ahead(staged, self._tables, current.partition))
+            self.lines.leave(current)
+            if handled % LANE_CROWD == 0:
+                await asyncio.sleep(0)
+            full = handled >= self._limits.expired_batch or self._expired.empty()
+            current = None if full else self._expired.get_nowait()
+        await asyncio.gather(*ahead)
+        sent = [(inflight, answered, await self._hand_over(inflight, record)) for inflight, record, answered in batch]
+        for inflight, answered, ending in sent:
+            if ending is not None:
+                await self._finish(inflight, ending, answered)
+        self._in_lane -= handled
+        if self._in_lane == 0:
+            self._lane_idle.set()
+
+    async def _stage_expired(self, inflight: Inflight, batch: list[tuple[Inflight, KeptRecord, Fixed | KeptAnswer]]) -> list[ChangelogRecord]:
+        event = inflight.interaction
+        if event is None or not await self._publisher.may_publish(inflight.partition):
+            inflight.handed.set_result(None)
+            return []
+        decision = self._decider.expired(inflight, event)
+        match decision:
+            case Undecodable():
+                inflight.handed.set_result(None)
+                await self.dead_letter(inflight.source, inflight.partition, decision)
+                return []
+            case Repeat():
+                batch.append((inflight, kept_record(event, decision.answer), decision.answer))
+                return []
+            case Reply():
+                fixed, records = self._fix(inflight, event, decision)
+                batch.append((inflight, fixed.record, fixed))
+                return records
+            case _:
+                assert_never(decision)
+
+    async def _audit(self, inflight: Inflight, event: InteractionEvent | None, action: AuditAction, reason: str | None) -> Awaitable[None]:
+        tenant, session_id = inflight.session
+        record = AuditRecord(
+            at_ms=self._clock.wall_ms(),
+            tenant=tenant,
+            session_id=session_id,
+            action=action,
+            event_id=None if event is None else event.event_id,
+            reason=reason,
+            ref=None if event is None else event.ref,
+        )
+        return await self._publisher.audit(record)
+
+    def _count(self, outcome: str, reason: str | None) -> None:
+        self._metrics.events.labels(outcome, reason or "none").inc()
+
+    def _record(self, inflight: Inflight, fixed: Fixed) -> None:
+        """The figures of one answered event; `publish` and the slack use the real acknowledgement."""
+        metrics, response = self._metrics, fixed.response
+        now = time.monotonic()
+        publish = now - fixed.at
+        self._reserve.note(publish)
+        metrics.reserve.set(self._reserve.seconds())
+        self._count(response.outcome, response.reason)
+        for stage, seconds in fixed.stages.items():
+            metrics.stage.labels(stage).observe(seconds)
+        metrics.stage.labels("publish").observe(publish)
+        metrics.response.labels(response.outcome).observe(response.latency_ms.total / 1000)
+        slack = inflight.due - now
+        metrics.slack.observe(slack)
+        if slack < 0:
+            metrics.missed.inc()
+        if response.model is not None:
+            usage, name = response.usage, response.model.name
+            metrics.tokens.labels(name, "prompt").inc(max(0, usage.prompt_tokens - usage.cached_tokens))
+            metrics.tokens.labels(name, "cached").inc(usage.cached_tokens)
+            metrics.tokens.labels(name, "completion").inc(usage.completion_tokens)

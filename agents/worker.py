@@ -1,0 +1,275 @@
+"""One worker process: everything wired together, started in order, watched, and stopped in reverse."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import time
+from collections.abc import Awaitable
+from typing import Any
+
+import structlog
+
+from agents.deadlines import reserve_for
+from agents.decide import Decider
+from agents.engines import build_engines, build_rungs
+from agents.ladder import Ladder
+from agents.respond import Responder
+from agents.runtime.memory import process_figures
+from agents.settle import Settler
+from agents.store import SessionStore
+from schemas.deadline import SystemClock
+from schemas.errors import AnswerbyError, SetupError
+from schemas.settings import Settings
+from streams.app import WorkerApp, build_app, install
+from streams.http import StatusServer
+from streams.metrics import Metrics
+from streams.partitions import PartitionBoard
+from streams.publish import Publisher
+from streams.tables import TableSet
+from streams.topic_admin import ensure_topics
+from streams.topics import Topics
+
+log = structlog.get_logger(__name__)
+
+TICK_S = 0.25
+"""How often gauges are set, loop lag is measured and stalled partitions are looked for."""
+
+STALL_S = 2.0
+"""A partition with records to read and none taken for so long is read again from where it stands: delivery has lost its tail."""
+
+APP_STOP_S = 10.0
+"""Faust's own stop: leaving the group and closing tables. Longer, and the process leaves without it."""
+
+
+class Worker:
+    """Owns every part of a worker; `run` returns when it was stopped, and raises when it could not go on."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._metrics = metrics = Metrics()
+        clock = SystemClock()
+        topics = Topics.of(settings)
+        self._board = board = PartitionBoard(session_timeout_s=settings.worker.session_timeout_ms / 1000)
+        self._engines, placement = build_engines(settings, metrics)
+        self._cpus = placement.worker
+        self._app: WorkerApp = build_app(settings, topics, board)
+        tables = TableSet(
+            self._app,
+            {"sessions": topics.sessions_changelog, "answers": topics.answers_changelog},
+            partitions=settings.kafka.partitions,
+            on_stall=self._on_stall,
+            stall_s=settings.worker.store_stall_ms / 1000,
+        )
+        store = SessionStore(tables, settings.session, settings.limits)
+        reserve = reserve_for(settings.deadline)
+        self._publisher = Publisher(settings, topics, board)
+        decider = Decider(settings, store, Ladder(build_rungs(settings, self._engines)), clock)
+        self._settler = Settler(
+            publisher=self._publisher, tables=tables, store=store, decider=decider, metrics=metrics, reserve=reserve, clock=clock, limits=settings.limits
+        )
+        self._responder = Responder(
+            settings,
+            board=board,
+            metrics=metrics,
+            reserve=reserve,
+            decider=decider,
+            settler=self._settler,
+            seek=self._app.seek_back,
+            on_crash=self._crash,
+            clock=clock,
+        )
+        self._app.ownership = _Handover(self._responder, settings.worker.handover_ms / 1000)
+        install(self._app, self._responder.run, partitions=settings.kafka.partitions)
+        worker = settings.worker
+        self._server = StatusServer(worker.metrics_host, worker.metrics_port, metrics, health=self._health, readiness=self._readiness)
+        self._crashed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        self._stopping = asyncio.Event()
+        self._began = time.monotonic()
+
+    async def run(self) -> None:
+        """Start, serve until SIGTERM or SIGINT, stop within the grace.
+
+        Raises:
+            AnswerbyError: something outside is not ready, or Kafka was lost; the text says what to do.
+        """
+        self._take_signals()
+        background: list[asyncio.Task[None]] = []
+        try:
+            await self._start(background)
+            await self._serve()
+        finally:
+            await self._stop(background)
+
+    async def _start(self, background: list[asyncio.Task[None]]) -> None:
+        if self._cpus is not None:
+            os.sched_setaffinity(0, self._cpus)
+        await self._server.start()
+        await self._unless_stopped(self._require_topics())
+        await self._unless_stopped(asyncio.gather(*(engine.start() for engine in self._engines)))
+        if self._stopping.is_set():
+            return
+        await self._publisher.start()
+        background.append(asyncio.create_task(self._watched(self._settler.run_lane()), name="expired-lane"))
+        background.append(asyncio.create_task(self._watched(self._tick()), name="tick"))
+        background.append(asyncio.create_task(self._watched(self._run_app()), name="faust"))
+        gc.collect()
+        gc.freeze()
+        log.info("worker started", port=self._server.port, pid=os.getpid(), cpus=self._cpus)
+
+    async def _require_topics(self) -> None:
+        report = await ensure_topics(self._settings)
+        for warning in report.warnings:
+            log.warning("topic", problem=warning)
+        if not report.is_fit:
+            raise SetupError(report.problem)
+
+    async def _serve(self) -> None:
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait((stopping, self._crashed), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+        if self._crashed.done() and not self._stopping.is_set():
+            raise _as_error(self._crashed.result())
+
+    async def _stop(self, background: list[asyncio.Task[None]]) -> None:
+        """In reverse, each bounded: events first, then Kafka, then engines."""
+        self._stopping.set()
+        if background and not self._crashed.done():
+            await self._responder.drain(self._settings.worker.stop_ms / 1000)
+        if background:
+            await self._stop_app()
+        await self._responder.stop()
+        for task in background:
+            task.cancel()
+        if background:
+            await asyncio.wait(background, timeout=1.0)
+        await asyncio.gather(*(engine.stop() for engine in self._engines), self._publisher.stop(), return_exceptions=True)
+        await self._server.stop()
+        log.info("worker stopped")
+
+    async def _run_app(self) -> None:
+        await self._app.start()
+        await self._app.wait_until_stopped()
+        if not self._stopping.is_set():
+            self._crash(self._app._crash_reason or SetupError("Faust stopped by itself: see the log, then start the worker again"))
+
+    async def _stop_app(self) -> None:
+        try:
+            await asyncio.wait_for(self._app.stop(), APP_STOP_S)
+        except TimeoutError:
+            log.warning("Kafka's group was not left in time; its partitions move after the session time-out")
+        except Exception as error:  # the process ends anyway: a library's trouble on the way out must not keep the rest from stopping
+            log.warning("Faust did not stop cleanly", error=repr(error))
+
+    async def _unless_stopped(self, work: Awaitable[Any]) -> None:
+        """Wait for a part of the start, or for a signal that makes it pointless."""
+        doing = asyncio.ensure_future(work)
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait((doing, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if doing.done():
+                await doing
+        finally:
+            stopping.cancel()
+            doing.cancel()
+
+    async def _watched(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            self._crash(error)
+
+    async def _tick(self) -> None:
+        metrics = self._metrics
+        while True:
+            due = time.monotonic() + TICK_S
+            await asyncio.sleep(TICK_S)
+            metrics.loop_lag.observe(max(0.0, time.monotonic() - due))
+            metrics.in_flight.set(self._responder.in_flight)
+            open_requests = sum(engine.open_requests for engine in self._engines)
+            places = sum(engine.model.max_batch * engine.model.replicas for engine in self._engines)
+            metrics.running.set(min(open_requests, places))
+            metrics.waiting.set(max(0, open_requests - places))
+            metrics.resident.set(process_figures().rss_bytes)
+            await self._reread_stalled()
+
+    async def _reread_stalled(self) -> None:
+        """Delivery that dropped the last records of a partition leaves nothing behind them that would show the hole."""
+        if not self._app.assigned or self._app.rebalancing or self._app.in_recovery:
+            return
+        now = time.monotonic()
+        for partition in self._board:
+            behind = self._app.unread(partition.number, partition.tracker.expected)
+            if behind <= 0 or now - partition.last_progress < STALL_S:
+                continue
+            partition.last_progress = now
+            self._metrics.seeks.inc()
+            log.warning("no records taken though some are there, reading again", partition=partition.number, offset=partition.tracker.expected, behind=behind)
+            await self._app.seek_back(partition.number, partition.tracker.expected)
+
+    def _take_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stopping.set)
+
+    def _on_stall(self, seconds: float) -> None:
+        self._metrics.store_stalls.inc()
+        log.warning("a table access was slow", ms=round(seconds * 1000, 1))
+
+    def _crash(self, error: BaseException) -> None:
+        if not self._crashed.done():
+            self._crashed.set_result(error)
+
+    def _health(self) -> dict[str, Any]:
+        return {"status": "ok", "pid": os.getpid(), "uptime_s": round(time.monotonic() - self._began, 1)}
+
+    def _readiness(self) -> tuple[bool, dict[str, Any]]:
+        partitions = self._board.numbers()
+        recovered = self._app.assigned and not self._app.rebalancing and not self._app.in_recovery and bool(partitions)
+        warm = any(engine.ready for engine in self._engines) or not self._engines
+        ready = recovered and warm and not self._stopping.is_set()
+        engines = [
+            {
+                "name": status.name,
+                "replica": status.replica,
+                "model": status.model,
+                "version": status.version,
+                "pid": status.pid,
+                "state": status.state,
+                "restarts": status.restarts,
+            }
+            for engine in self._engines
+            for status in engine.status()
+        ]
+        body = {"ready": ready, "engines": engines, "partitions": list(partitions), "recovery": "done" if recovered else "running"}
+        return ready, body
+
+
+class _Handover:
+    """What the intake does when partitions come and go."""
+
+    def __init__(self, responder: Responder, seconds: float) -> None:
+        self._responder = responder
+        self._seconds = seconds
+
+    async def give_up(self, partitions: frozenset[int]) -> None:
+        """Finish what can be finished before the partitions go."""
+        if partitions:
+            await self._responder.drain(self._seconds)
+
+    def take_over(self, partitions: frozenset[int]) -> None:
+        """Take records again."""
+        self._responder.resume()
+
+
+def _as_error(error: BaseException) -> AnswerbyError:
+    if isinstance(error, AnswerbyError):
+        return error
+    log.error("the worker cannot go on", error=repr(error), exc_info=error)
+    return SetupError(f"the worker cannot go on ({type(error).__name__}): see the log above, then start it again; what it had not committed is answered then")
