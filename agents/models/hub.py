@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import hashlib
+import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,9 @@ _PATTERNS = ("openvino_*.xml", "openvino_*.bin", "*.json", "*.jinja", "LICENSE*"
 """A repository may hold the weights in other formats too; those would cost gigabytes for nothing."""
 
 _ETAG_S = 30.0
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS)
+"""The hub's errors are OSErrors too; these few are about this machine and are told as such."""
+
 _SOURCE = re.compile(r"hf:([A-Za-z0-9][\w.-]*/[\w.-]+)(?:@([\w./-]+))?", re.ASCII)
 
 
@@ -57,24 +62,31 @@ def make_from_hub(model: HubModel, name: str, models: Path, made: Path, report: 
     Raises:
         SetupError: no such repository, no OpenVINO model in it, no network, or a file differs from what the hub announced.
     """
-    import huggingface_hub  # noqa: PLC0415  half a second that every other command would pay
-    from huggingface_hub.errors import HfHubHTTPError  # noqa: PLC0415
+    import httpx  # noqa: PLC0415  half a second that every other command would pay
+    import huggingface_hub  # noqa: PLC0415  the same
 
+    endpoint = os.environ.get("HF_ENDPOINT") or None
     try:
-        info = huggingface_hub.HfApi().model_info(model.repository, revision=model.revision, files_metadata=True, timeout=_ETAG_S)
+        info = huggingface_hub.HfApi(endpoint=endpoint).model_info(model.repository, revision=model.revision, files_metadata=True, timeout=_ETAG_S)
         files = _choose_files(info)
         _check_complete(model, [file.name for file in files])
         commit = str(info.sha)
         partial = models / f".partial~{name}~{commit[:12]}"
-        _download(huggingface_hub, model, commit, files, partial, report)
-    except (HfHubHTTPError, OSError) as error:
+        for step in _steps(files, f"downloading hf:{model.repository}", report):
+            huggingface_hub.hf_hub_download(
+                model.repository, step.file, revision=commit, local_dir=partial, endpoint=endpoint, etag_timeout=_ETAG_S, tqdm_class=step.meter
+            )
+    except (httpx.HTTPError, OSError) as error:
+        if isinstance(error, OSError) and error.errno in _DISK_ERRORS:
+            raise
         raise _as_setup_error(model, error) from error
     for file in files:
         report(f"verifying {file.name}", 0, 0)
         _verify(partial, file)
     for file in files:
         (partial / file.name).replace(made / file.name)
-    shutil.rmtree(partial, ignore_errors=True)
+    for old in models.glob(f".partial~{name}~*"):
+        shutil.rmtree(old, ignore_errors=True)
     return build_manifest(
         made,
         [file.name for file in files],
@@ -104,11 +116,18 @@ def _check_complete(model: HubModel, names: list[str]) -> None:
         raise SetupError(msg)
 
 
-def _download(library: Any, model: HubModel, commit: str, files: list[_HubFile], partial: Path, report: Callable[[str, int, int], None]) -> None:
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One file to fetch and the progress bar that measures it."""
+
+    file: str
+    meter: Any
+
+
+def _steps(files: list[_HubFile], said: str, report: Callable[[str, int, int], None]) -> Iterator[_Step]:
     total, before = sum(file.size for file in files), 0
     for file in files:
-        meter = _meter(functools.partial(_report_file, report, f"downloading hf:{model.repository}", before, total))
-        library.hf_hub_download(model.repository, file.name, revision=commit, local_dir=partial, etag_timeout=_ETAG_S, tqdm_class=meter)
+        yield _Step(file.name, _meter(functools.partial(_report_file, report, said, before, total)))
         before += file.size
 
 
