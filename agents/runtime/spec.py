@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
+from pathlib import Path
+
 import msgspec
 
 from schemas.settings import Model
@@ -39,3 +43,10 @@ class EngineSpec(msgspec.Struct, frozen=True):
     threads: int = 1
     cpus: tuple[int, ...] | None = None
     cache_dir: str = ""
+
+
+def compiled_dir(home: Path, files: ResolvedModel, threads: int) -> str:
+    """Where the compiled form of `files` is kept: a folder of its own for each version, so that no two models can share one."""
+    safe = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{files.name}-{files.version}").strip(".-")[:100]
+    digest = hashlib.sha256(f"{files.path}\0{files.version}".encode()).hexdigest()[:12]
+    return str(home / "compiled" / f"{safe or 'model'}-{digest}-{threads}t")
