@@ -107,6 +107,7 @@ class Worker:
         if self._cpus is not None:
             os.sched_setaffinity(0, self._cpus)
         await self._server.start()
+        log.info("status port", host=self._settings.worker.metrics_host, port=self._server.port)
         await self._unless_stopped(self._require_topics())
         await self._unless_stopped(asyncio.gather(*(engine.start() for engine in self._engines)))
         if self._stopping.is_set():

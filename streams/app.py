@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import faust
 import structlog
@@ -18,7 +18,7 @@ from streams.home import answerby_home
 from streams.partitions import PartitionBoard
 from streams.security import bootstrap_servers, tls_context
 from streams.topics import Topics
-from streams.transport import AnswerTransport
+from streams.transport import AnswerConsumer, AnswerTransport
 
 log = structlog.get_logger(__name__)
 
@@ -42,7 +42,7 @@ class Ownership(Protocol):
         """Called when partitions were assigned, before their tables are recovered."""
 
 
-class WorkerApp(faust.App):  # type: ignore[misc]  # Faust ships no usable types here
+class WorkerApp(faust.App):
     """Faust's app, with our consumer and our view of who owns what."""
 
     board: PartitionBoard
@@ -59,7 +59,7 @@ class WorkerApp(faust.App):  # type: ignore[misc]  # Faust ships no usable types
         if self.ownership is not None:
             await self.ownership.give_up(numbers)
         if self._consumer is not None:
-            await self.consumer.force_commit()
+            await cast("AnswerConsumer", self.consumer).force_commit()
         self.board.end(numbers)
         self.assigned = False
         await super()._on_partitions_revoked(revoked)

@@ -6,7 +6,7 @@ import math
 import re
 from typing import Any, Literal
 
-import msgpack  # type: ignore[import-untyped]  # ships no stubs
+import msgpack
 import msgspec
 
 from schemas.dead_letters import Undecodable

@@ -28,7 +28,9 @@ class Metrics:
         self.events = counter("answerby_events_total", "Events answered, by outcome and reason", "outcome", "reason")
         self.dead_letters = counter("answerby_dead_letters_total", "Records that could not be answered", "reason")
         self.stage = Histogram("answerby_stage_seconds", "Time in each stage of an event", ["stage"], buckets=STAGE_BUCKETS, registry=registry)
-        self.response = Histogram("answerby_response_seconds", "From the event's start to its fixed response", ["outcome"], buckets=STAGE_BUCKETS, registry=registry)
+        self.response = Histogram(
+            "answerby_response_seconds", "From the event's start to its fixed response", ["outcome"], buckets=STAGE_BUCKETS, registry=registry
+        )
         self.slack = Histogram("answerby_deadline_slack_seconds", "Due minus acknowledged", buckets=SLACK_BUCKETS, registry=registry)
         self.missed = counter("answerby_deadline_missed_total", "Responses acknowledged after their due")
         self.skew = counter("answerby_clock_skew_total", "Events stamped further ahead than deadline.max_skew_ms")

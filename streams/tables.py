@@ -48,7 +48,17 @@ class TableSet:
                 key_type=bytes,
                 value_type=bytes,
                 partitions=partitions,
-                changelog_topic=app.topic(topic, key_type=bytes, value_type=bytes, partitions=partitions, acks=False, internal=True, compacting=True, maxsize=131_072, allow_empty=True),
+                changelog_topic=app.topic(
+                    topic,
+                    key_type=bytes,
+                    value_type=bytes,
+                    partitions=partitions,
+                    acks=False,
+                    internal=True,
+                    compacting=True,
+                    maxsize=131_072,
+                    allow_empty=True,
+                ),
                 options={"driver": "rocksdict"},
             )
 

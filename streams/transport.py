@@ -6,17 +6,20 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-import aiokafka
 import structlog
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 from faust.types import TP
 
+from streams.record_batches import install_tolerant_reader
+
 if TYPE_CHECKING:
     from streams.app import WorkerApp
 
 log = structlog.get_logger(__name__)
+
+install_tolerant_reader()
 
 
 class _BlindReadOffsets(dict[TP, int | None]):
@@ -34,11 +37,8 @@ class _BlindReadOffsets(dict[TP, int | None]):
         return None if tp.topic == self._source else self.get(tp)
 
 
-class AnswerConsumerThread(AIOKafkaConsumerThread):  # type: ignore[misc]  # Faust ships no usable types here
+class AnswerConsumerThread(AIOKafkaConsumerThread):
     """The thread that owns the aiokafka consumer; also notes when the coordinator last accepted us."""
-
-    def _create_consumer(self, loop: Any) -> aiokafka.AIOKafkaConsumer:
-        return super()._create_consumer(loop)
 
     async def on_start(self) -> None:
         """Start the consumer, then listen in on its heartbeats."""
@@ -73,7 +73,7 @@ class AnswerConsumerThread(AIOKafkaConsumerThread):  # type: ignore[misc]  # Fau
         return True
 
 
-class AnswerConsumer(Consumer):  # type: ignore[misc]  # Faust ships no usable types here
+class AnswerConsumer(Consumer):
     """Starts partitions at their committed offset, and commits only what the trackers have released."""
 
     app: WorkerApp
@@ -106,9 +106,7 @@ class AnswerConsumer(Consumer):  # type: ignore[misc]  # Faust ships no usable t
     async def force_commit(self, topics: Any = None, start_new_transaction: bool = True) -> bool:
         """Commit what the trackers have released; Faust's own acks play no part."""
         board = self.app.board
-        offsets = {
-            TP(self.app.source_topic, partition.number): offset for partition in board if (offset := partition.tracker.committable()) is not None
-        }
+        offsets = {TP(self.app.source_topic, partition.number): offset for partition in board if (offset := partition.tracker.committable()) is not None}
         if not offsets or not await self._commit(offsets):
             return False
         for tp, offset in offsets.items():
@@ -130,7 +128,7 @@ class AnswerConsumer(Consumer):  # type: ignore[misc]  # Faust ships no usable t
         return int(starts.get(tp) or 0)
 
 
-class AnswerTransport(Transport):  # type: ignore[misc]  # Faust ships no usable types here
+class AnswerTransport(Transport):
     """Faust's aiokafka transport with our consumer."""
 
     Consumer: ClassVar[type[AnswerConsumer]] = AnswerConsumer
