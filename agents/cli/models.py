@@ -176,17 +176,21 @@ def _print_facts(facts: dict[str, Any], checks: list[FileCheck]) -> None:
 @contextmanager
 def _shown(console: Console) -> Iterator[Report]:
     """Progress as a bar on a terminal, as plain lines elsewhere."""
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
-
     if not console.is_terminal:
         yield _PlainLines(console)
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeElapsedColumn())
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[measure]}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("preparing", total=None)
+        task, shown = bar.add_task("preparing", total=None, measure=""), "preparing"
 
         def report(step: str, done: int, total: int) -> None:
-            bar.update(task, description=step, completed=done, total=total or None)
+            nonlocal task, shown
+            if step != shown:  # a task of its own: rich cannot take back a total, and the time is the step's
+                bar.remove_task(task)
+                task, shown = bar.add_task(step, total=total or None, measure=""), step
+            bar.update(task, completed=done, measure=f"{_megabytes(done)} of {_megabytes(total)}" if total else "")
 
         yield report
 
