@@ -94,7 +94,7 @@ def file_lock(path: Path, wait_s: float, busy: str) -> Iterator[None]:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         give_up = time.monotonic() + wait_s
-        while not _try_lock(descriptor):
+        while not try_lock(descriptor):
             if time.monotonic() >= give_up:
                 msg = f"{busy} ({path} has been locked for {wait_s:.0f} s): wait for it, or end it and try again"
                 raise SetupError(msg)
@@ -104,7 +104,8 @@ def file_lock(path: Path, wait_s: float, busy: str) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _try_lock(descriptor: int) -> bool:
+def try_lock(descriptor: int) -> bool:
+    """Take an exclusive lock on an open file unless another has it; it is given up when the last copy of the descriptor is closed."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

