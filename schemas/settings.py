@@ -80,7 +80,9 @@ class Worker(_Section, frozen=True, forbid_unknown_fields=True):
     commit_ms: Annotated[
         int, Meta(ge=50, le=60_000, description="how often released offsets are committed: what a crash repeats at most, and what a redelivery must find kept")
     ] = 500
-    handover_ms: Annotated[int, Meta(ge=0, le=60_000, description="before partitions are given up, events due within it are finished; the rest goes to their next owner")] = 1500
+    handover_ms: Annotated[
+        int, Meta(ge=0, le=60_000, description="before partitions are given up, events due within it are finished; the rest goes to their next owner")
+    ] = 1500
     stop_ms: Annotated[
         int, Meta(ge=0, le=600_000, description="grace on SIGTERM: events in flight finish or degrade within it, the rest stays uncommitted")
     ] = 5000
@@ -147,8 +149,8 @@ class Session(_Section, frozen=True, forbid_unknown_fields=True):
     turn_chars: Annotated[int, Meta(ge=16, le=1_000_000, description="of each kept text; longer ones are kept by their end")] = 2000
     prompt_chars: Annotated[int, Meta(ge=64, description="of the whole prompt; older turns are left out first, then the start of the newest text")] = 8000
     answers_kept: Annotated[int, Meta(ge=1, le=10_000, description="last answers a session keeps, so that a repeated event gets the same bytes")] = 32
-    confirm_text: Annotated[dict[str, str], Meta(description="put before a decision that waits for its confirm, by locale; `en` serves the rest")] = msgspec.field(
-        default_factory=lambda: {"en": "Please confirm: ", "zh": "请确认："}
+    confirm_text: Annotated[dict[str, str], Meta(description="put before a decision that waits for its confirm, by locale; `en` serves the rest")] = (
+        msgspec.field(default_factory=lambda: {"en": "Please confirm: ", "zh": "请确认："})
     )
     confirm_ms: Annotated[int, Meta(ge=1000, description="how long a decision waits for its confirm")] = 600_000
 
@@ -236,14 +238,18 @@ def check_settings(settings: Settings) -> None:
         if rung not in BUILT_IN_RUNGS and rung not in names:
             known = ", ".join(sorted({*BUILT_IN_RUNGS, *names}))
             raise ConfigError(f"ladder.rungs[{index}]", f"no rung or model is called {rung!r}", f"use one of: {known}")
-    for key, texts in (("ladder.default_text", ladder.default_text), ("policy.disclosure", settings.policy.disclosure), ("session.confirm_text", settings.session.confirm_text)):
+    for key, texts in (
+        ("ladder.default_text", ladder.default_text),
+        ("policy.disclosure", settings.policy.disclosure),
+        ("session.confirm_text", settings.session.confirm_text),
+    ):
         if "en" not in texts:
             raise ConfigError(key, "has no text for `en`", "add one: it serves every locale without its own")
 
 
 def text_for_locale(texts: dict[str, str], locale: str) -> str:
     """The text for `locale`, else for its language, else for `en`."""
-    return texts.get(locale) or texts.get(locale.split("-")[0].split("_")[0].lower()) or texts["en"]
+    return texts.get(locale) or texts.get(locale.split("-", maxsplit=1)[0].split("_", maxsplit=1)[0].lower()) or texts["en"]
 
 
 def _as_config_error(text: str, tree: Any) -> ConfigError:
