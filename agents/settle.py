@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, assert_never
 import structlog
 
 from agents.answers import Fixed, fix_response
-from agents.decide import Decider, Decision, Repeat, Reply
 from agents.deadlines import Reserve
+from agents.decide import Decider, Decision, Repeat, Reply
 from agents.store import SessionStore, kept_record
 from schemas.audit import AuditAction, AuditRecord
 from schemas.dead_letters import Undecodable

@@ -20,12 +20,12 @@ def worker(*, config: Annotated[Path | None, Parameter(name=["--config", "-c"])]
         config: the settings file; default ./answerby.toml when it exists.
     """
     settings = load_settings(config)
-    from streams.logs import configure_logs  # noqa: PLC0415  # `--help` must not wait for structlog
+    from streams.logs import configure_logs  # `--help` must not wait for structlog
 
     configure_logs(settings.worker.log_level, settings.worker.log_format)
-    import uvloop  # noqa: PLC0415  # heavy imports wait until the command is known to be this one
+    import uvloop  # heavy imports wait until the command is known to be this one
 
-    from agents.worker import Worker  # noqa: PLC0415  # as above
+    from agents.worker import Worker  # as above
 
     async def run() -> None:
         await Worker(settings).run()
