@@ -21,6 +21,10 @@ UNSENT_BYTES = 64 * 1024 * 1024
 CHECKS_A_HANG = 5
 """Silence is looked at this often per hang_ms, so a hang is found at most 20 % late."""
 
+BUSY_S = 1.7
+"""A silent process that is running (or waiting for a disk) may be in a long native step on a crowded machine; it gets this long where hang_ms is
+shorter, since a replacement costs seconds of no answers. A stopped or sleeping one gets hang_ms. Found within 2 s in either case."""
+
 READS_A_TURN = 4
 """Reads of one engine before the loop serves others: a flood of frames cannot starve the timers."""
 
@@ -210,7 +214,10 @@ class EngineClient:
         model = self._spec.model
         limit = (model.hang_ms if self.ready else model.start_ms) / 1000
         now = self._loop.time()
-        if now - self._heard > limit:
+        silent = now - self._heard > limit
+        if silent and now - self._heard < BUSY_S and self._process is not None and self._process.busy():
+            silent = False
+        if silent:
             what = f"no sign of life for {now - self._heard:.1f} s" if self.ready else f"not ready within start_ms ({model.start_ms})"
             self._end(what)
         elif self._unsent and now - self._unsent_since > limit:

@@ -1,4 +1,4 @@
-"""Bounds what an event may ask of the grammar compiler, which overflows its stack on deep input; whether a grammar is valid the probe in `openvino` finds out."""
+"""Bounds what an event may ask of the grammar compiler, which overflows its stack on deep input; whether one is valid is `grammar_probe`'s."""
 
 from __future__ import annotations
 

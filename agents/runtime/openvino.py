@@ -6,10 +6,9 @@ The only file that imports openvino. Its objects hold the GIL while they work, w
 from __future__ import annotations
 
 import re
-import shutil
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,14 +27,14 @@ from agents.runtime.prompt import PromptBuilder
 from agents.runtime.spec import EngineSpec
 from agents.runtime.stops import StopCutter
 from schemas.errors import SetupError
-from schemas.inference import Constraint, Delta, Failed, FinishReason, Generate, Message
+from schemas.inference import Constraint, Delta, Failed, FinishReason, Generate
 from schemas.settings import Model
 
-WARM_PROMPTS = (1, 8, 24, 48)
-"""Words of the warm-up's prompts, beside one longer than a chunk: kernels are compiled for each new shape, and the first use of one took 0.7 s."""
+WARM_PROMPTS = (4, 24)
+"""Tokens of the warm-up's prompts, beside one longer than a chunk: kernels are made at the first use of each class of shape, 0.8 s a class on an AVX2 core."""
 
-WARM_TOKENS = 4
-"""Decode steps at each batch size, for the same reason."""
+WARM_TOKENS = 3
+"""Decode steps of each, for the same reason."""
 
 CHARS_A_TOKEN = 64
 """No tokenizer makes longer tokens of text that matters; a prompt above context * this is refused before it is tokenised, which would take seconds."""
@@ -73,7 +72,7 @@ class OpenVinoBackend:
         self._pipeline: Any = None
 
     def load(self) -> Loaded:
-        """Compile or take the compiled model from the cache, check the chat template, warm up.
+        """Compile, check the chat template, warm up.
 
         Raises:
             SetupError: files are missing or broken, or the template does not work.
@@ -123,8 +122,7 @@ class OpenVinoBackend:
             self._refuse_long(f"{len(prompt)} tokens", len(prompt) + room)
         new_tokens = min(request.max_tokens, room)
         config = self._config(request, new_tokens)
-        blocks = -(-(len(prompt) + new_tokens) // BLOCK_TOKENS) + 1
-        self._pending.append(_Run(request, prompt, min(blocks, self._blocks), config, StopCutter(request.stop)))
+        self._pending.append(_Run(request, prompt, self._blocks_for(len(prompt) + new_tokens), config, StopCutter(request.stop)))
         self._hand_over()
 
     def end(self, request_id: int, reason: FinishReason) -> Ended:
@@ -284,24 +282,24 @@ class OpenVinoBackend:
         run.handle = None
 
     def _warm_up(self) -> None:
-        """Run each shape once: prompt lengths, every batch size that doubles, a grammar."""
+        """Prompts of each class of length alone, then a full batch, then a grammar; made of ids, so that what is read is no longer than it must be."""
         chunk = self._spec.model.prefill_chunk
-        self._warm([(words, 2) for words in (*WARM_PROMPTS, chunk + chunk // 2)], together=False)
-        size = 1
-        while size <= self._spec.model.max_batch:
-            self._warm([(3 + index, WARM_TOKENS) for index in range(size)], together=True)
-            size *= 2
-        self._warm([(4, WARM_TOKENS)], together=True, constraint=Constraint(choice=("yes", "no")))
+        for length in (*WARM_PROMPTS, chunk + chunk // 2):
+            self._warm([length])
+        self._warm([WARM_PROMPTS[0]] * self._spec.model.max_batch)
+        self._warm([WARM_PROMPTS[0]], Constraint(choice=("yes", "no")))
 
-    def _warm(self, shapes: Iterable[tuple[int, int]], *, together: bool, constraint: Constraint | None = None) -> None:
-        far = self._clock() + 3600
-        for index, (words, tokens) in enumerate(shapes):
-            text = " ".join(["warm"] * words)
-            self.add(Generate(index, (Message("system", text), Message("user", text)), tokens, far, constraint=constraint))
-            while not together and self.step_at is not None:
-                self.step()
+    def _warm(self, lengths: list[int], constraint: Constraint | None = None) -> None:
+        for index, length in enumerate(lengths):
+            request = Generate(index, (), WARM_TOKENS, self._clock(), constraint=constraint)
+            prompt = [(length * 31 + index * 17 + position) % self._tokens.size for position in range(length)]
+            self._pending.append(_Run(request, prompt, self._blocks_for(length + WARM_TOKENS), self._config(request, WARM_TOKENS), StopCutter(())))
+        self._hand_over()
         while self.step_at is not None:
             self.step()
+
+    def _blocks_for(self, tokens: int) -> int:
+        return min(self._blocks, -(-tokens // BLOCK_TOKENS) + 1)
 
 
 class PipelineTokens:
@@ -347,18 +345,13 @@ class PipelineTokens:
 
 
 def open_pipeline(spec: EngineSpec, blocks: int) -> genai.ContinuousBatchingPipeline:
-    """The model, from the compiled cache when it is there.
+    """The model, compiled for this machine.
 
     Raises:
         SetupError: the files cannot be loaded.
     """
+    # No CACHE_DIR: OpenVINO 2026.4 writes a compiled paged-attention model but cannot read it back, so each start would pay for both (docs/decisions/0011).
     properties: dict[str, object] = {"INFERENCE_NUM_THREADS": spec.threads, "ENABLE_CPU_PINNING": False, "KV_CACHE_PRECISION": "f16"}
-    if spec.cache_dir:
-        try:
-            return _open(spec.files.path, spec.model, blocks, {**properties, "CACHE_DIR": spec.cache_dir})
-        except RuntimeError:
-            # A compiled file that was cut short by a full disk or a kill; without it the model itself decides.
-            shutil.rmtree(spec.cache_dir, ignore_errors=True)
     try:
         return _open(spec.files.path, spec.model, blocks, properties)
     except RuntimeError as error:

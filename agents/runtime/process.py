@@ -66,6 +66,14 @@ class EngineProcess:
         if not self._exited.done():
             self._popen.send_signal(signal.SIGKILL)
 
+    def busy(self) -> bool:
+        """Whether the kernel has it running, runnable or waiting for a disk, rather than asleep or stopped."""
+        try:
+            stat = Path(f"/proc/{self.pid}/stat").read_bytes()
+        except OSError:
+            return False
+        return stat.rpartition(b")")[2].split()[:1] in ([b"R"], [b"D"])
+
     async def join(self, timeout_s: float) -> int | None:
         """Wait for the exit; its code (negative: the signal), or None when it still runs after `timeout_s`."""
         done, _ = await asyncio.wait([self._exited], timeout=timeout_s)

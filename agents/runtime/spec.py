@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
-from pathlib import Path
+from collections.abc import Sequence
 
 import msgspec
 
+from agents.runtime.cpus import Place
 from schemas.settings import Model
 
 
@@ -34,7 +33,6 @@ class EngineSpec(msgspec.Struct, frozen=True):
         replica: from 0.
         threads: of inference.
         cpus: cores to pin to; None leaves the process unpinned.
-        cache_dir: absolute, where compiled models are kept; empty keeps none.
     """
 
     model: Model
@@ -42,11 +40,8 @@ class EngineSpec(msgspec.Struct, frozen=True):
     replica: int = 0
     threads: int = 1
     cpus: tuple[int, ...] | None = None
-    cache_dir: str = ""
 
 
-def compiled_dir(home: Path, files: ResolvedModel, threads: int) -> str:
-    """Where the compiled form of `files` is kept: a folder of its own for each version, so that no two models can share one."""
-    safe = re.sub(r"[^A-Za-z0-9._-]+", "-", f"{files.name}-{files.version}").strip(".-")[:100]
-    digest = hashlib.sha256(f"{files.path}\0{files.version}".encode()).hexdigest()[:12]
-    return str(home / "compiled" / f"{safe or 'model'}-{digest}-{threads}t")
+def engine_specs(model: Model, files: ResolvedModel, places: Sequence[Place]) -> tuple[EngineSpec, ...]:
+    """One spec a replica, each at the place that `cpus.place` gave it."""
+    return tuple(EngineSpec(model, files, replica, one.threads, one.cpus) for replica, one in enumerate(places))
