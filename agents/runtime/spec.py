@@ -33,6 +33,7 @@ class EngineSpec(msgspec.Struct, frozen=True):
         replica: from 0.
         threads: of inference.
         cpus: cores to pin to; None leaves the process unpinned.
+        cache_dir: absolute, where compiled models may be kept; not used while OpenVINO cannot read them back (docs/decisions/0011).
     """
 
     model: Model
@@ -40,6 +41,7 @@ class EngineSpec(msgspec.Struct, frozen=True):
     replica: int = 0
     threads: int = 1
     cpus: tuple[int, ...] | None = None
+    cache_dir: str = ""
 
 
 def engine_specs(model: Model, files: ResolvedModel, places: Sequence[Place]) -> tuple[EngineSpec, ...]:
