@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.server
+import json
 import os
 import signal
 import socket
@@ -208,6 +209,46 @@ def test_pinned_broker_stays_on_its_cores() -> None:
         assert process.nice() == psutil.Process().nice() + 3
     finally:
         broker.stop()
+
+
+_COMMAND = [sys.executable, "-c", "from agents.cli.main import main; main()"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_command_says_where_it_is_and_stops_in_order(number: signal.Signals) -> None:
+    """`answerby broker --json` prints one line when the broker serves, makes topics possible, and ends with 0 when told to stop."""
+    command = [*_COMMAND, "broker", "--port", "0", "--ephemeral", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        said = json.loads(process.stdout.readline())
+        environment = {**os.environ, "ANSWERBY__KAFKA__BOOTSTRAP": said["bootstrap"]}
+        checked = subprocess.run([*_COMMAND, "topics", "check", "--json"], env=environment, capture_output=True, text=True, timeout=60, check=False)
+        created = subprocess.run([*_COMMAND, "topics", "create", "--json"], env=environment, capture_output=True, text=True, timeout=60, check=False)
+        process.send_signal(number)
+        assert process.wait(_GONE_S) == 0
+    assert (checked.returncode, json.loads(checked.stdout)["fit"]) == (1, False)
+    assert "run `answerby topics create`" in checked.stderr
+    assert (created.returncode, json.loads(created.stdout)["fit"]) == (0, True)
+    assert _is_gone(said["pid"])
+    assert not Path(said["data_dir"]).exists()
+
+
+def test_command_says_when_the_broker_dies() -> None:
+    """A broker that is killed under the command ends it with 1 and one line."""
+    with subprocess.Popen([*_COMMAND, "broker", "--port", "0", "--ephemeral", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        os.kill(json.loads(process.stdout.readline())["pid"], signal.SIGKILL)
+        assert process.wait(_GONE_S) == 1
+        assert [line for line in process.stderr.read().splitlines() if line.startswith("error: the broker ended by itself")]
+
+
+@pytest.mark.parametrize("arguments", [["--port", "70000"], ["--ephemeral", "--data-dir", "x"]])
+def test_wrong_arguments_are_usage_errors(arguments: list[str]) -> None:
+    """What cannot work is refused with 2 and one line, before anything is fetched or started."""
+    done = subprocess.run([*_COMMAND, "broker", *arguments], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert len(done.stderr.strip().splitlines()) == 1
 
 
 @contextmanager
