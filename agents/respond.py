@@ -86,6 +86,11 @@ class Responder:
         """Records taken and not yet released."""
         return len(self._tasks) + self._settler.waiting
 
+    @property
+    def full(self) -> bool:
+        """Whether records wait because `limits.in_flight` is reached."""
+        return not self._room.is_set()
+
     def lead(self) -> float:
         """How long before its due an event is interrupted: the reserve, and the time to fix its bytes."""
         return self._reserve.seconds() + min(MAX_LEAD_S, LEAD_S + LEAD_PER_EVENT_S * len(self._inflight))
@@ -113,7 +118,7 @@ class Responder:
         match take:
             case Taken():
                 partition.last_progress = time.monotonic()
-                self._take(source, partition)
+                self._take_guarded(source, partition)
             case Known():
                 return
             case SeekBack(offset):
@@ -151,6 +156,14 @@ class Responder:
             task.cancel()
         if self._tasks:
             await asyncio.wait(tuple(self._tasks), timeout=1.0)
+
+    def _take_guarded(self, source: Any, partition: Partition) -> None:
+        """A surprise here would end Faust's agent and acknowledge the record unanswered."""
+        try:
+            self._take(source, partition)
+        except Exception as error:  # the edge of one record: a bug of ours must cost that record alone
+            log.exception("a record could not be taken", partition=partition.number, offset=source.message.offset)
+            self._spawn(self._settler.dead_letter(source, partition, Undecodable("internal", type(error).__name__)))
 
     def _take(self, source: Any, partition: Partition) -> None:
         message = source.message

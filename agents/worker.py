@@ -201,18 +201,18 @@ class Worker:
             await self._reread_stalled()
 
     async def _reread_stalled(self) -> None:
-        """Delivery that dropped the last records of a partition leaves nothing behind them that would show the hole."""
-        if not self._app.assigned or self._app.rebalancing or self._app.in_recovery:
+        """A partition that has more and gives nothing is looked into, unless it is we who do not take."""
+        if self._responder.full or not self._app.assigned or self._app.rebalancing or self._app.in_recovery:
             return
         now = time.monotonic()
-        for partition in self._board:
+        for partition in tuple(self._board):
             behind = self._app.unread(partition.number, partition.tracker.expected)
             if behind <= 0 or now - partition.last_progress < STALL_S:
                 continue
             partition.last_progress = now
-            self._metrics.seeks.inc()
-            log.warning("no records taken though some are there, reading again", partition=partition.number, offset=partition.tracker.expected, behind=behind)
-            await self._app.seek_back(partition.number, partition.tracker.expected)
+            if await self._app.mend(partition):
+                self._metrics.seeks.inc()
+                log.warning("records were not delivered, reading again", partition=partition.number, offset=partition.tracker.expected, behind=behind)
 
     def _take_signals(self) -> None:
         loop = asyncio.get_running_loop()

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, cast
 
 import faust
 import structlog
-from aiokafka.errors import IllegalStateError
+from aiokafka.errors import IllegalStateError, KafkaError
 from faust.types import TP
 from yarl import URL
 
 from schemas.errors import ConfigError
 from schemas.settings import Settings
 from streams.home import answerby_home
-from streams.partitions import PartitionBoard
-from streams.security import bootstrap_servers, tls_context
+from streams.partitions import Partition, PartitionBoard
+from streams.security import bootstrap_servers, client_options, tls_context
 from streams.topics import Topics
-from streams.transport import AnswerConsumer, AnswerTransport
+from streams.transport import AnswerConsumer, AnswerTransport, find_next
 
 log = structlog.get_logger(__name__)
 
@@ -48,6 +48,7 @@ class WorkerApp(faust.App):
     board: PartitionBoard
     source_topic: str
     offset_reset: str
+    client: Mapping[str, Any]
     ownership: Ownership | None = None
     assigned = False
 
@@ -80,6 +81,29 @@ class WorkerApp(faust.App):
         except (KeyError, AssertionError, IllegalStateError):
             return 0
         return 0 if highwater is None else int(highwater) - expected
+
+    async def mend(self, partition: Partition) -> bool:
+        """Look into a partition that gives nothing though the broker has more; True when records must be read again.
+
+        Delivery that dropped the last records leaves nothing behind them that would show the hole; but a transaction's
+        mark at the end of the log looks the same, and is passed over.
+        """
+        expected = partition.tracker.expected
+        tp = TP(self.source_topic, partition.number)
+        try:
+            if (await self.consumer.position(tp) or 0) <= expected:
+                return False
+            found, is_record = await find_next(self.client, tp, expected)
+        except (KafkaError, TimeoutError, IllegalStateError) as error:
+            log.warning("a quiet partition could not be looked into, will try again", partition=partition.number, error=type(error).__name__)
+            return False
+        if not partition.owned or partition.tracker.expected != expected:
+            return False
+        if not is_record:
+            partition.tracker.skip_to(found)
+            return False
+        await self.seek_back(partition.number, expected)
+        return True
 
     async def seek_back(self, partition: int, offset: int) -> None:
         """Read `partition` of the source topic again from `offset`."""
@@ -117,6 +141,7 @@ def build_app(settings: Settings, topics: Topics, board: PartitionBoard) -> Work
     )
     app.board = board
     app.source_topic = topics.interactions
+    app.client = client_options(settings.kafka)
     app.offset_reset = settings.worker.offset_reset
     return app
 

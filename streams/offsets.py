@@ -11,6 +11,9 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+NOT_COMMITTED = -1
+"""The group has no offset for the partition yet: its start is committed too."""
+
 Take: TypeAlias = "Taken | Known | SeekBack"
 
 
@@ -33,10 +36,10 @@ class SeekBack(msgspec.Struct, frozen=True):
 class OffsetTracker:
     """Takes offsets in order, releases them in any order, commits without ever passing one that still runs."""
 
-    def __init__(self, start: int) -> None:
+    def __init__(self, start: int, committed: int | None = None) -> None:
         self._expected = start
         self._running: set[int] = set()
-        self._committed = start
+        self._committed = start if committed is None else committed
         self._hole_end: int | None = None
 
     @property
@@ -71,6 +74,12 @@ class OffsetTracker:
         self._expected = offset + 1
         self._hole_end = None
         return Taken()
+
+    def skip_to(self, offset: int) -> None:
+        """A look from outside found no record from `expected` up to `offset`: transactions' marks, or records that were deleted."""
+        if offset > self._expected:
+            self._expected = offset
+            self._hole_end = None
 
     def release(self, offset: int) -> None:
         """The record at `offset` has its one final response or dead letter, acknowledged by the broker."""

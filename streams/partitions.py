@@ -20,11 +20,11 @@ def boot_clock() -> float:
 class Partition:
     """One assignment of one partition of `interactions`."""
 
-    def __init__(self, number: int, start: int) -> None:
+    def __init__(self, number: int, start: int, committed: int | None = None) -> None:
         self.number = number
-        self.tracker = OffsetTracker(start)
+        self.tracker = OffsetTracker(start, committed)
         self.owned = True
-        self.last_progress = boot_clock()
+        self.last_progress = time.monotonic()
 
     def release(self, offset: int) -> None:
         """The one place where an offset is released (law 6)."""
@@ -53,9 +53,9 @@ class PartitionBoard:
         """Numbers of the partitions held, sorted."""
         return tuple(sorted(self._held))
 
-    def begin(self, number: int, start: int) -> Partition:
-        """A partition was assigned and its committed offset is `start`."""
-        partition = self._held[number] = Partition(number, start)
+    def begin(self, number: int, start: int, committed: int | None = None) -> Partition:
+        """A partition was assigned and is read from `start`, which is also what is committed unless told otherwise."""
+        partition = self._held[number] = Partition(number, start, committed)
         return partition
 
     def end(self, numbers: Iterable[int]) -> None:
@@ -65,9 +65,9 @@ class PartitionBoard:
             if partition is not None:
                 partition.owned = False
 
-    def confirm(self) -> None:
-        """The coordinator has accepted a heartbeat, a join or a sync just now."""
-        self._confirmed_at = self._clock()
+    def confirm(self, at: float | None = None) -> None:
+        """The coordinator has accepted a heartbeat that was sent at `at` (seconds since boot), or a join just now."""
+        self._confirmed_at = max(self._confirmed_at, self._clock() if at is None else at)
         self._fresh.set()
 
     def is_fresh(self) -> bool:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import structlog
+from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 from faust.types import TP
 
+from streams.offsets import NOT_COMMITTED
+from streams.partitions import boot_clock
 from streams.record_batches import install_tolerant_reader
 
 if TYPE_CHECKING:
@@ -20,6 +24,16 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 install_tolerant_reader()
+
+FETCH_WAIT_MS = 250
+"""How long the broker may hold an empty fetch. It answers one request of a connection at a time, so whatever else we ask waits behind it: with
+Faust's 1500 ms every rebalance stood still for seconds. At worst four empty fetches a second and broker."""
+
+FIND_S = 10.0
+"""For one look at a partition from outside: without a bound a broker that hangs would stop the watch over all the others."""
+
+ISOLATION = "read_committed"
+"""What a producer's transaction took back was never said; with producers that use no transactions it changes nothing."""
 
 
 class _BlindReadOffsets(dict[TP, int | None]):
@@ -40,6 +54,13 @@ class _BlindReadOffsets(dict[TP, int | None]):
 class AnswerConsumerThread(AIOKafkaConsumerThread):
     """The thread that owns the aiokafka consumer; also notes when the coordinator last accepted us."""
 
+    def _create_worker_consumer(self, transport: Any) -> Any:
+        """Faust's consumer, with two settings it does not offer."""
+        consumer = super()._create_worker_consumer(transport)
+        consumer._fetch_max_wait_ms = FETCH_WAIT_MS
+        consumer._isolation_level = ISOLATION
+        return consumer
+
     async def on_start(self) -> None:
         """Start the consumer, then listen in on its heartbeats."""
         await super().on_start()
@@ -48,9 +69,11 @@ class AnswerConsumerThread(AIOKafkaConsumerThread):
         send = coordinator._do_heartbeat
 
         async def heartbeat() -> bool:
+            # The coordinator spoke after this moment and no later is certain: an answer may lie unread while the process is stopped.
+            asked = boot_clock()
             accepted = bool(await send())
             if accepted:
-                app.loop.call_soon_threadsafe(app.board.confirm)
+                app.loop.call_soon_threadsafe(app.board.confirm, asked)
             return accepted
 
         coordinator._do_heartbeat = heartbeat
@@ -81,6 +104,7 @@ class AnswerConsumer(Consumer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._read_offset = _BlindReadOffsets(self.app.source_topic)
+        self._told: dict[TP, int] = {}
 
     def _new_consumer_thread(self) -> AnswerConsumerThread:
         return AnswerConsumerThread(self, loop=self.loop, beacon=self.beacon)
@@ -90,18 +114,26 @@ class AnswerConsumer(Consumer):
         message.time_in = time.monotonic()
         return message
 
+    async def seek_to_committed(self) -> Mapping[TP, int]:
+        """As Faust does; what the broker said is kept as it was, for Faust takes a committed 0 for none."""
+        found = await super().seek_to_committed()
+        self._told = {tp: offset for tp, offset in found.items() if offset is not None and offset >= 0}
+        return found
+
     async def perform_seek(self) -> None:
         """Called after recovery, before records flow: begin every partition that is new to us."""
         await super().perform_seek()
         board = self.app.board
-        for tp in self.assignment():
-            if tp.topic != self.app.source_topic:
-                continue
+        held = sorted(tp for tp in self.assignment() if tp.topic == self.app.source_topic)
+        starts = await self._starts_of([tp for tp in held if board.get(tp.partition) is None])
+        for tp in held:
             partition = board.get(tp.partition)
             if partition is None:
-                partition = board.begin(tp.partition, await self._start_of(tp))
+                partition = board.begin(tp.partition, starts[tp], self._told.get(tp, NOT_COMMITTED))
                 log.info("partition begins", partition=tp.partition, offset=partition.tracker.expected)
             await self.seek(tp, partition.tracker.expected)
+        if starts:
+            await self.force_commit()  # a group that starts at the end and dies before its first commit would start at a later end
 
     async def force_commit(self, topics: Any = None, start_new_transaction: bool = True) -> bool:
         """Commit what the trackers have released; Faust's own acks play no part."""
@@ -116,16 +148,47 @@ class AnswerConsumer(Consumer):
         self.app.tables.on_commit(offsets)
         return True
 
-    async def _start_of(self, tp: TP) -> int:
-        """The committed offset, else the log's start or end as `worker.offset_reset` says."""
-        committed = self._committed_offset.get(tp)
-        if committed is not None and committed >= 0:
-            return int(committed)
-        if self.app.offset_reset == "latest":
-            ends = await self.highwaters(tp)
-            return int(ends.get(tp) or 0)
-        starts = await self.earliest_offsets(tp)
-        return int(starts.get(tp) or 0)
+    async def _starts_of(self, partitions: Collection[TP]) -> dict[TP, int]:
+        """Where each begins: its committed offset, else the log's start or end as `worker.offset_reset` says. One question for all of them."""
+        if not partitions:
+            return {}
+        earliest, ends = await self.earliest_offsets(*partitions), await self.highwaters(*partitions)
+        found: dict[TP, int] = {}
+        for tp in partitions:
+            first, end = int(earliest.get(tp) or 0), int(ends.get(tp) or 0)
+            committed = self._told.get(tp)
+            if committed is None:
+                found[tp] = end if self.app.offset_reset == "latest" else first
+            elif committed > end:
+                log.warning("the log ends before the committed offset: the topic was made anew, reading it from its start", partition=tp.partition)
+                found[tp] = first
+            else:
+                found[tp] = max(committed, first)
+        return found
+
+
+async def find_next(options: Mapping[str, Any], tp: TP, offset: int) -> tuple[int, bool]:
+    """The first offset at or after `offset` that has a record, as a consumer with no history sees it, and True; with none, the end and False.
+
+    Raises:
+        KafkaError, TimeoutError: the broker did not tell within FIND_S.
+    """
+    consumer = AIOKafkaConsumer(**options, isolation_level=ISOLATION, auto_offset_reset="earliest", fetch_max_wait_ms=FETCH_WAIT_MS)
+    place = TopicPartition(tp.topic, tp.partition)
+    async with asyncio.timeout(FIND_S):
+        await consumer.start()
+        try:
+            consumer.assign([place])
+            consumer.seek(place, offset)
+            while True:
+                records = (await consumer.getmany(place, timeout_ms=FETCH_WAIT_MS)).get(place)
+                if records:
+                    return int(records[0].offset), True
+                position, end = await consumer.position(place), consumer.last_stable_offset(place)
+                if end is not None and 0 <= end <= position:
+                    return int(position), False
+        finally:
+            await consumer.stop()
 
 
 class AnswerTransport(Transport):
