@@ -124,6 +124,9 @@ class Tail:
         if missing:
             msg = f"no topic {missing[0]} at {self._settings.kafka.bootstrap}: run `answerby topics create`"
             raise SetupError(msg)
+        first = [TopicPartition(name, 0) for name in self._topics]
+        consumer.assign(first)
+        await consumer.end_offsets(first)  # only of topics that it has asked about does the client know the partitions
         places = [TopicPartition(name, number) for name in self._topics for number in consumer.partitions_for_topic(name) or ()]
         consumer.assign(places)
         ends = await consumer.end_offsets(places)

@@ -61,10 +61,10 @@ def outcome_text(response: Mapping[str, Any]) -> Text:
     return text.append(f" {reason}", "bright_black") if reason else text
 
 
-def time_text(response: Mapping[str, Any]) -> Text:
-    """Time taken of the budget, in ms; red when the deadline was missed."""
+def time_text(response: Mapping[str, Any], form: str = "{:5.0f}/{:<5.0f} ms") -> Text:
+    """Time taken and budget, in ms; red when the deadline was missed."""
     deadline = response["deadline"]
-    return Text(f"{float(response['latency_ms']['total']):5.0f}/{float(deadline['budget_ms']):<5.0f}", style="" if deadline["met"] else LATE)
+    return Text(form.format(float(response["latency_ms"]["total"]), float(deadline["budget_ms"])), style="" if deadline["met"] else LATE)
 
 
 def answer_line(when: str, response: Mapping[str, Any], width: int) -> Text:
@@ -72,7 +72,7 @@ def answer_line(when: str, response: Mapping[str, Any], width: int) -> Text:
     line = Text(f"{when} ", style="bright_black", no_wrap=True, overflow="ellipsis")
     line.append(_cell(str(response["session_id"]), 12), "bold").append(" ")
     line.append_text(_padded(outcome_text(response), 19)).append(" ")
-    line.append_text(time_text(response)).append(" ms ").append_text(stage_bar(response)).append(" ")
+    line.append_text(time_text(response)).append(" ").append_text(stage_bar(response)).append(" ")
     text = str(response["text"]) or f"({response['kind']})"
     return line.append(_cell(plain_line(text), max(width - line.cell_len, _TEXT_CELLS)).rstrip(), "default")
 

@@ -115,7 +115,7 @@ def _show(response: dict[str, Any]) -> None:
     if response["text"]:
         console.print(Text(plain_text(str(response["text"]))))
     model, usage = response["model"], response["usage"]
-    facts = outcome_text(response).append(" · ", "bright_black").append_text(time_text(response)).append(" ms", "default")
+    facts = outcome_text(response).append(" · ", "bright_black").append_text(time_text(response, "{:.0f} of {:.0f} ms"))
     if model:
         facts.append(f" · {usage['completion_tokens']} tokens by {model['name']} {model['version']}", "bright_black")
     console.print(facts)
