@@ -1,0 +1,235 @@
+"""Who may use the engine: earliest deadline first with a feasibility test, decided again at every step; pure, no I/O, moments are handed in.
+
+Plain earliest-deadline-first collapses under overload, since everybody waits for somebody who is late already. Here
+nothing is admitted that is predicted to miss its due or to make an admitted request miss its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from agents.runtime.cost_model import CostModel
+
+HORIZON_STEPS = 400
+"""Steps that a prediction looks ahead: beyond them, at 5 ms a step, lies a budget of seconds, and there the tail no longer decides."""
+
+
+@dataclass(slots=True)
+class Work:
+    """A request as the scheduler sees it. `due` is when its last token must be made, monotonic seconds."""
+
+    id: int
+    prefill: int
+    """Prompt tokens not read yet (those in the prefix cache are not counted)."""
+    need: int
+    """Tokens that make an answer worth sending."""
+    limit: int
+    """Tokens it may make at most."""
+    due: float
+    tenant: str = ""
+    tokens: int = 0
+    bound: float = 0.0
+    """When it was predicted, at admission, to have what it needs."""
+    on_engine: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The request may run; `now` says whether it goes to the engine at once or waits for a place. `tokens` is what its time allows."""
+
+    now: bool
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """`deadline`: even an idle engine would have been too slow; `overload`: an idle one would have done it."""
+
+    reason: Literal["deadline", "overload"]
+    why: str
+
+
+@dataclass(slots=True)
+class _Sim:
+    """One request inside a prediction."""
+
+    work: Work
+    prefill: int
+    tokens: int
+    met_at: float = field(default=float("inf"))
+
+
+class Scheduler:
+    """Decides for one engine process. Whoever owns it reports steps and ends, and does what `ready` says."""
+
+    def __init__(self, cost: CostModel, *, max_batch: int, waiting: int, prefill_chunk: int) -> None:
+        self.cost = cost
+        self._max_batch = max_batch
+        self._waiting_limit = waiting
+        self._chunk = prefill_chunk
+        self._works: dict[int, Work] = {}
+        self._shares = Shares()
+
+    @property
+    def running(self) -> int:
+        """Requests on the engine."""
+        return sum(work.on_engine for work in self._works.values())
+
+    @property
+    def waiting(self) -> int:
+        """Requests admitted that wait for a place in the batch."""
+        return len(self._works) - self.running
+
+    def offer(self, work: Work, now: float) -> Admitted | Refused:
+        """Admit `work` if it and everybody admitted before it keep their dues."""
+        alone = self._predict([work], now)
+        if alone[work.id].met_at > work.due:
+            late = alone[work.id].met_at - work.due
+            return Refused("deadline", f"{work.need} tokens would be {late * 1000:.0f} ms late on an idle engine")
+        full = self.running >= self._max_batch
+        if full and self.waiting >= self._waiting_limit:
+            return self._refuse(work, now, "the queue is full")
+        others = list(self._works.values())
+        before = self._predict(others, now)
+        after = self._predict([*others, work], now)
+        if after[work.id].met_at > work.due:
+            return self._refuse(work, now, "it would be late behind those before it")
+        hurt = next((other for other in others if before[other.id].met_at <= other.due < after[other.id].met_at), None)
+        if hurt is not None:
+            return self._refuse(work, now, "an admitted request would be late")
+        if self._shares.is_greedy(work.tenant, now) and not self._leaves_room(work, after, now):
+            return self._refuse(work, now, "its tenant has had more than its share")
+        work.bound = after[work.id].met_at
+        work.on_engine = not full
+        self._works[work.id] = work
+        self._shares.note(work.tenant, work.prefill + 4.0 * work.need, now)
+        return Admitted(work.on_engine, self._tokens_by(work, now))
+
+    def ready(self, now: float) -> tuple[list[int], list[int]]:
+        """Which waiting requests go to the engine now, and which can no longer make it: earliest due first, decided again each time."""
+        start: list[int] = []
+        lost: list[int] = []
+        for work in sorted((work for work in self._works.values() if not work.on_engine), key=lambda work: work.due):
+            if self._predict([*self._on_engine(), work], now)[work.id].met_at > work.due:
+                lost.append(work.id)
+                del self._works[work.id]
+            elif self.running < self._max_batch:
+                work.on_engine = True
+                start.append(work.id)
+        return start, lost
+
+    def progress(self, request_id: int, *, prefill: int, tokens: int) -> None:
+        """The engine says how far a request is."""
+        work = self._works.get(request_id)
+        if work is not None:
+            work.prefill, work.tokens = prefill, tokens
+
+    def end(self, request_id: int) -> Work | None:
+        """A request has ended, or nobody waits for it any more."""
+        return self._works.pop(request_id, None)
+
+    def clear(self) -> None:
+        """The engine is gone, and all its work with it."""
+        self._works.clear()
+
+    def _on_engine(self) -> list[Work]:
+        return [work for work in self._works.values() if work.on_engine]
+
+    def _refuse(self, work: Work, now: float, why: str) -> Refused:
+        self._shares.press(work.tenant, now)
+        return Refused("overload", why)
+
+    def _leaves_room(self, work: Work, after: dict[int, _Sim], now: float) -> bool:
+        """Whether one more request like this one would still fit behind it: a greedy tenant may use what is free, not the last place."""
+        twin = Work(-1, work.prefill, work.need, work.limit, work.due)
+        both = self._predict([*(sim.work for sim in after.values()), twin], now)
+        return len(after) < self._max_batch and both[-1].met_at <= twin.due
+
+    def _tokens_by(self, work: Work, now: float) -> int:
+        """How many tokens its time allows, as things stand: the token budget that is derived from the time left."""
+        sims, at = self._start(list(self._works.values())), now
+        mine = next(sim for sim in sims if sim.work is work)
+        for _ in range(HORIZON_STEPS):
+            at += self._advance(sims, at)
+            if at > work.due or mine.tokens >= work.limit:
+                break
+        return max(work.need, min(work.limit, mine.tokens))
+
+    def _predict(self, works: Iterable[Work], now: float) -> dict[int, _Sim]:
+        """Run the engine's own rule forward until everybody has what they need or their time is over."""
+        sims, at = self._start(list(works)), now
+        for _ in range(HORIZON_STEPS):
+            if all(sim.met_at < float("inf") or at > sim.work.due for sim in sims):
+                break
+            at += self._advance(sims, at)
+        return {sim.work.id: sim for sim in sims}
+
+    def _start(self, works: list[Work]) -> list[_Sim]:
+        """Those on the engine in their order there, then those that wait by due."""
+        order = [work for work in works if work.on_engine] + sorted((work for work in works if not work.on_engine), key=lambda work: work.due)
+        return [_Sim(work, work.prefill, work.tokens, 0.0 if work.tokens >= work.need else float("inf")) for work in order]
+
+    def _advance(self, sims: list[_Sim], at: float) -> float:
+        """One step of the batch: every prompt that is read gives a token, the rest of the chunk reads prompts in order."""
+        live = [sim for sim in sims if sim.tokens < sim.work.limit and sim.work.due > at][: self._max_batch]
+        decoding = [sim for sim in live if sim.prefill == 0]
+        budget = max(1, self._chunk - len(decoding))
+        read = 0
+        begun: list[_Sim] = []
+        for sim in live:
+            if sim.prefill > 0 and budget > read:
+                taken = min(sim.prefill, budget - read)
+                sim.prefill -= taken
+                read += taken
+                if sim.prefill == 0:
+                    begun.append(sim)
+        seconds = self.cost.bound_s(len(decoding), read)
+        for sim in (*decoding, *begun):
+            sim.tokens += 1
+            if sim.tokens == sim.work.need:
+                sim.met_at = at + seconds
+        return seconds
+
+
+HALF_LIFE_S = 5.0
+"""How fast use is forgotten: a burst is paid for in seconds, not minutes."""
+
+GREEDY = 1.5
+"""Times the even share that a tenant may have had before the last place is kept for others."""
+
+PRESSURE_S = 2.0
+"""Refusals younger than this mean that others want the engine too; without them nobody is held back."""
+
+
+class Shares:
+    """What each tenant has used lately, forgotten by half-lives; bounded by forgetting whom nobody has seen for long."""
+
+    def __init__(self) -> None:
+        self._used: dict[str, tuple[float, float]] = {}
+        self._pressed: dict[str, float] = {}
+
+    def note(self, tenant: str, cost: float, now: float) -> None:
+        """A tenant was given work of `cost` (in prompt tokens' worth)."""
+        self._used[tenant] = (self._decayed(tenant, now) + cost, now)
+        if len(self._used) > 1000:  # noqa: PLR2004  # far more tenants than share an engine within a few half-lives
+            self._used = {name: use for name, use in self._used.items() if now - use[1] < 10 * HALF_LIFE_S}
+
+    def press(self, tenant: str, now: float) -> None:
+        """A tenant was refused: there is not enough for all."""
+        self._pressed[tenant] = now
+        if len(self._pressed) > 1000:  # noqa: PLR2004  # as above
+            self._pressed = {name: at for name, at in self._pressed.items() if now - at < PRESSURE_S}
+
+    def is_greedy(self, tenant: str, now: float) -> bool:
+        """Whether a tenant has had more than its share while others are being refused or served."""
+        rivals = {name for name in self._used if self._decayed(name, now) > 1.0} | {name for name, at in self._pressed.items() if now - at < PRESSURE_S}
+        if rivals <= {tenant} or not any(now - at < PRESSURE_S for at in self._pressed.values()):
+            return False
+        total = sum(self._decayed(name, now) for name in rivals)
+        return self._decayed(tenant, now) > GREEDY * total / len(rivals | {tenant})
+
+    def _decayed(self, tenant: str, now: float) -> float:
+        used, at = self._used.get(tenant, (0.0, now))
+        return float(used * 0.5 ** ((now - at) / HALF_LIFE_S))
