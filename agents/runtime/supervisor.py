@@ -156,6 +156,7 @@ class _Replica:
         self._client: EngineClient | None = None
         self._task: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
+        self._backoff = Backoff()
         self._restarts = 0
         self._state: State = "starting"
 
@@ -215,7 +216,6 @@ class _Replica:
 
     async def _keep(self, client: EngineClient) -> None:
         """Replace each generation that ends, until `stop`."""
-        backoff = Backoff()
         loop = asyncio.get_running_loop()
         while True:
             since = loop.time()
@@ -228,7 +228,7 @@ class _Replica:
             log.warning("%s/%d: %s; a new process is started", self._spec.model.name, self._spec.replica, why)
             self._hooks.on_restart(self.status(), why)
             await client.stop(0)
-            if await self._stops_within(backoff.next_delay(healthy_s)):
+            if await self._stops_within(self._backoff.next_delay(healthy_s)):
                 return
             client = self._client = EngineClient(self._spec, self._on_step)
             said = await client.start()

@@ -1,0 +1,54 @@
+"""Constraints that cost too much are refused before they reach the grammar compiler."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.runtime.backend import RequestRefused
+from agents.runtime.constraints import MAX_DEPTH, MAX_REGEX, choice_regex, require_modest
+from schemas.inference import Constraint
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        Constraint(regex="a" * (MAX_REGEX + 1)),
+        Constraint(regex="(" * 40 + "a" + ")" * 40),
+        Constraint(regex="(a{1,1000}){1,1000}"),
+        Constraint(regex="a{99999999999}"),
+        Constraint(json_schema='{"items":' * 40 + "{}" + "}" * 40),
+        Constraint(json_schema=" " * 40_000),
+        Constraint(choice=()),
+        Constraint(choice=("x" * 40_000,)),
+    ],
+)
+def test_what_could_take_the_engine_down_is_refused(constraint: Constraint) -> None:
+    """Each bound has a constraint that is beyond it."""
+    with pytest.raises(RequestRefused, match=r"^constraint: "):
+        require_modest(constraint)
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        Constraint(regex=r"[A-Z]{2}\d{4}(-\w+)?"),
+        Constraint(json_schema='{"type":"object"}'),
+        Constraint(choice=("yes", "no")),
+        Constraint(regex="(" * MAX_DEPTH + ")" * MAX_DEPTH),
+    ],
+)
+def test_ordinary_constraints_pass(constraint: Constraint) -> None:
+    """Bounds leave room for what people use."""
+    require_modest(constraint)
+
+
+@given(st.lists(st.text("ab.*+?()[]{}|^$\\/-\n你", min_size=1, max_size=6), min_size=1, max_size=4, unique=True))
+def test_choices_become_a_regex_of_exactly_them(choices: list[str]) -> None:
+    """Characters with a meaning in a regex lose it."""
+    pattern = re.compile(choice_regex(tuple(choices)))
+    assert all(pattern.fullmatch(choice) for choice in choices)
+    assert not any(pattern.fullmatch(other) for other in ("zz", "", "ab" * 9) if other not in choices)
