@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -31,6 +32,9 @@ _PROBE_S = 1.0
 """One look at a broker that is starting; it may accept the connection and answer only when it can."""
 
 _IN_USE = "Address already in use"
+
+_FULL_BYTES = 1 << 20
+"""On a full disk Kafka cannot even write why it stopped; with less than this free nothing else needs to be looked for."""
 
 _WORDS = 400
 """Kafka may put a whole configuration into one line; an operator reads the start of it."""
@@ -178,7 +182,7 @@ class EmbeddedBroker:
     def _explain_failure(self, directory: Path, words: str, waited_s: float | None) -> SetupError:
         if _IN_USE in words:
             return _port_taken(self._port)
-        if "No space left on device" in words:
+        if "No space left on device" in words or shutil.disk_usage(directory).free < _FULL_BYTES:
             return no_space(directory)
         last = _last_line(words) or "it said nothing"
         if waited_s is not None:
