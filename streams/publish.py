@@ -29,8 +29,12 @@ MAX_REQUEST_BYTES = 1_048_576
 REQUEST_TIMEOUT_MS = 30_000
 """How long a write may take before it counts as failed and the worker ends: the broker is gone and its restart is our retry."""
 
-DEAD_LETTER_VALUE_BYTES = 900_000
-"""A dead letter's value is cut to this, so that it fits a broker's default of 1 MiB with its headers."""
+DEAD_LETTER_BYTES = 950_000
+"""Key and value of a dead letter together: with the headers it fits our producer and a broker's default of 1 MiB. A record that came compressed, or
+through a broker that allows more, may be larger; a write that is refused would end the worker, and every one after it."""
+
+DEAD_LETTER_KEY_BYTES = 65_536
+"""A key keeps at least this much of itself beside a large value: no session id and hardly any other key is longer."""
 
 MAX_HEADER_BYTES = 65_536
 """A producer's own headers on a dead letter are kept up to this in total, for the same reason."""
@@ -112,10 +116,10 @@ class Publisher:
             ("size", str(size).encode()),
         ]
         headers = (*_bounded_headers(message.headers), *((HEADER_PREFIX + name, text) for name, text in notes))
-        kept = value if value is None else value[:DEAD_LETTER_VALUE_BYTES]
-        if kept is None and message.key is None:
+        key, kept = _cut_to_fit(message.key, value)
+        if kept is None and key is None:
             kept = b""  # the client cannot send a record of two nulls; `size` 0 and the empty value say what it was
-        await _acknowledgement(await self._hand_over(self._topics.dead_letters, kept, message.key, None, headers))
+        await _acknowledgement(await self._hand_over(self._topics.dead_letters, kept, key, None, headers))
 
     async def audit(self, record: AuditRecord) -> Awaitable[None]:
         """Hand an audit record over; the returned future ends with its acknowledgement."""
@@ -148,6 +152,15 @@ async def _acknowledgement(future: asyncio.Future[Any]) -> int:
 
 def _write_error(what: str, error: KafkaError) -> WriteError:
     return WriteError(f"Kafka did not take {what} ({type(error).__name__}): check the broker and kafka.bootstrap, then start the worker again")
+
+
+def _cut_to_fit(key: bytes | None, value: bytes | None) -> tuple[bytes | None, bytes | None]:
+    """Key and value as they came when they fit together; else the value gives way, and the key only where it alone is too large."""
+    if len(key or b"") + len(value or b"") <= DEAD_LETTER_BYTES:
+        return key, value
+    room_for_key = max(DEAD_LETTER_KEY_BYTES, DEAD_LETTER_BYTES - len(value or b""))
+    key = None if key is None else key[:room_for_key]
+    return key, None if value is None else value[: DEAD_LETTER_BYTES - len(key or b"")]
 
 
 def _bounded_headers(headers: Any) -> Headers:
