@@ -23,8 +23,12 @@ LATE = "bold red"
 _OUTCOMES = {"model": "green", "partial": "yellow", "fallback_model": "yellow", "default": "red", "refused": "magenta", "ack": "bright_black"}
 
 BAR_CELLS = 20
-_TEXT_CELLS = 16
-"""What is left for the text on a narrow terminal; below it a line wraps rather than saying nothing."""
+
+_WIDE = 110
+"""Columns from which a line has room for a whole bar and some text; on 80 both are short, below that lines wrap."""
+
+_TEXT_CELLS = 12
+"""The least of a text that says something."""
 
 
 def stage_bar(response: Mapping[str, Any], cells: int = BAR_CELLS) -> Text:
@@ -69,10 +73,11 @@ def time_text(response: Mapping[str, Any], form: str = "{:5.0f}/{:<5.0f} ms") ->
 
 def answer_line(when: str, response: Mapping[str, Any], width: int) -> Text:
     """One answer in one line of `width` cells."""
+    name, outcome, bar = (12, 19, BAR_CELLS) if width >= _WIDE else (8, 16, BAR_CELLS // 2)
     line = Text(f"{when} ", style="bright_black", no_wrap=True, overflow="ellipsis")
-    line.append(_cell(str(response["session_id"]), 12), "bold").append(" ")
-    line.append_text(_padded(outcome_text(response), 19)).append(" ")
-    line.append_text(time_text(response)).append(" ").append_text(stage_bar(response)).append(" ")
+    line.append(_cell(str(response["session_id"]), name), "bold").append(" ")
+    line.append_text(_padded(outcome_text(response), outcome)).append(" ")
+    line.append_text(time_text(response)).append(" ").append_text(stage_bar(response, bar)).append(" ")
     text = str(response["text"]) or f"({response['kind']})"
     return line.append(_cell(plain_line(text), max(width - line.cell_len, _TEXT_CELLS)).rstrip(), "default")
 
@@ -82,8 +87,7 @@ def dead_letter_line(when: str, headers: Mapping[str, str], value: bytes | None,
     line = Text(f"{when} ", style="bright_black", no_wrap=True, overflow="ellipsis")
     line.append(_cell("dead letter", 12), "bold red").append(" ").append(_cell(headers.get("reason", "?"), 19), "red").append(" ")
     shown = "null" if value is None else plain_line(value[:200].decode("utf-8", "replace")) or "(empty)"
-    detail = f"{plain_line(headers.get('detail', ''))}  "
-    line.append(detail, "default")
+    line.append(_cell(headers.get("detail", ""), max(width - line.cell_len - _TEXT_CELLS - 2, 0)).rstrip(), "default").append("  ")
     return line.append(_cell(shown, max(width - line.cell_len, _TEXT_CELLS)).rstrip(), "bright_black")
 
 
@@ -105,6 +109,8 @@ def reasons(headers: tuple[tuple[str, bytes], ...], prefix: str) -> dict[str, st
 def _cell(text: str, cells: int) -> str:
     """Exactly `cells` wide, wide characters counted as two; cut with an ellipsis."""
     text = plain_line(text)
+    if cells < 1:
+        return ""
     return set_cell_size(text, cells) if cell_len(text) <= cells else f"{set_cell_size(text, cells - 1)}…"
 
 
