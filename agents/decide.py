@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import zlib
 from typing import assert_never
 
 import msgspec
@@ -131,6 +132,8 @@ class Decider:
             stop=options.stop,
             constraint=constraint,
             locale=event.locale or self._settings.session.locale,
+            tenant=event.tenant,
+            affinity=zlib.crc32(f"{event.tenant}/{event.session_id}".encode()),
         )
 
     def _acknowledge(self, event: InteractionEvent, state: SessionState, stamps: Stamps) -> Reply:

@@ -7,6 +7,7 @@ import structlog
 from agents.model_rung import ModelRung
 from agents.models.registry import resolve_model
 from agents.runtime.cpus import Placement, available_cores, place
+from agents.runtime.dispatch import Promise
 from agents.runtime.memory import Need, memory_limit, require_memory, weight_bytes
 from agents.runtime.spec import EngineSpec, ResolvedModel
 from agents.runtime.supervisor import Engine, EngineStatus
@@ -40,6 +41,15 @@ class EngineFigures:
         self._metrics.model_info.labels(*labels).set(1)
         self._metrics.engine_restarts.labels(*labels)
         log.info("engine", model=status.model, replica=status.replica, state=status.state, pid=status.pid)
+
+    def on_promise(self, status: EngineStatus, promise: Promise) -> None:
+        """An admitted request has what it needs."""
+        self._metrics.first_token_error.labels(status.model).observe(promise.first_error)
+        self._metrics.promises.labels(status.model, "true" if promise.kept else "false").inc()
+
+    def on_step_error(self, status: EngineStatus, error: float) -> None:
+        """How far a step was from what was foreseen."""
+        self._metrics.step_error.labels(status.model).observe(error)
 
     def on_restart(self, status: EngineStatus, why: str) -> None:
         """A replica died or hung and is being replaced."""

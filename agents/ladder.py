@@ -21,6 +21,9 @@ class Question(msgspec.Struct, frozen=True):
     stop: tuple[str, ...]
     constraint: Constraint | None
     locale: str
+    tenant: str = "default"
+    affinity: int = 0
+    """The same for all events of a session: the replica whose cache may hold its past."""
 
 
 class ModelTimes(msgspec.Struct, frozen=True):
@@ -57,7 +60,7 @@ class Budget(Protocol):
     """What remains for an event; its due may be pulled forward while a rung works."""
 
     stop: asyncio.Future[Any]
-    due: float
+    stop_at: float
 
 
 class RungProtocol(Protocol):

@@ -38,6 +38,8 @@ class Inflight:
         self.default_text = ""
         self.disclosure = ""
         self.due = deadline.due
+        self.stop_at = deadline.due
+        """When the timer interrupts: what an engine makes after it comes too late."""
         self.start = deadline.due - deadline.budget_ms / 1000
         """When the event happened, monotonic: `latency_ms.total` counts from here."""
         self.decoded_at = deadline.arrived
@@ -66,8 +68,9 @@ class Inflight:
     def arm(self, lead: float) -> None:
         """Interrupt `lead` seconds before the due. The timer needs nothing but the loop: no model, no lock, no other task."""
         self.disarm()
+        self.stop_at = self.due - lead
         if not self.stop.done():
-            self._timer = asyncio.get_running_loop().call_later(max(0.0, self.due - lead - time.monotonic()), self.interrupt, "deadline")
+            self._timer = asyncio.get_running_loop().call_later(max(0.0, self.stop_at - time.monotonic()), self.interrupt, "deadline")
 
     def disarm(self) -> None:
         """Forget the timer."""

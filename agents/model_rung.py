@@ -9,12 +9,26 @@ from typing import TYPE_CHECKING, Literal, assert_never
 import msgspec
 
 from agents.ladder import Budget, Declined, Given, ModelTimes, Question
-from agents.runtime.ask import Ask, EngineFailed, Finished
-from schemas.inference import Generate
+from agents.runtime.ask import Ask, EngineFailed, Finished, GivenUp
+from agents.runtime.dispatch import Wanted
+from agents.runtime.scheduler import Refused
+from schemas.inference import Constraint, Generate
 from schemas.responses import AnswerFinish, ModelRef, Outcome, Usage
 
 if TYPE_CHECKING:
     from agents.runtime.supervisor import Engine
+
+PIPE_S = 0.002
+"""From the engine's last step to the worker's hands: it cuts so much before our timer, and its last words still count."""
+
+CHOICE_TOKENS = 3
+"""Labels that begin alike are told apart within a few tokens; taken for those whose first characters are not all different."""
+
+FIRST_STRUCTURED_TOKENS = 16.0
+"""How long an answer in a given form is before any was seen; then their mean, since a form that is not complete is worth nothing."""
+
+LEARN_SHARE = 0.1
+"""How much one answer moves that mean."""
 
 
 class ModelRung:
@@ -24,25 +38,26 @@ class ModelRung:
         self.name = engine.model.name
         self._engine = engine
         self._outcome: Outcome = outcome
+        self._structured_tokens = FIRST_STRUCTURED_TOKENS
 
     async def answer(self, question: Question, budget: Budget) -> Given | Declined:
         """Ask for as many tokens as are allowed, and come back by `budget.stop` at the latest."""
         if not self._engine.ready:
             return Declined("skipped", "no engine is ready", "engine_unavailable")
-        if not self._engine.has_room:
-            return Declined("skipped", "the engine's queue is full", "overload")
         model = self._engine.model
         request = Generate(
             id=0,
             messages=question.messages,
             max_tokens=min(question.max_tokens or model.max_tokens, model.max_tokens),
-            due=budget.due,
+            due=budget.stop_at - PIPE_S,
             temperature=question.temperature,
             stop=question.stop,
             constraint=question.constraint,
         )
         asked = time.monotonic()
-        ask = self._engine.ask(request)
+        ask = self._engine.offer(request, Wanted(self._need(question.constraint), question.tenant), affinity=question.affinity)
+        if isinstance(ask, Refused):
+            return Declined("skipped", ask.why, ask.reason)
         ending = asyncio.ensure_future(ask.done())
         try:
             await asyncio.wait((ending, budget.stop), return_when=asyncio.FIRST_COMPLETED)
@@ -56,10 +71,21 @@ class ModelRung:
         match outcome:
             case EngineFailed():
                 return Declined("failed", outcome.detail, outcome.reason, ModelTimes(queue=spent))
+            case GivenUp():
+                return Declined("cut", outcome.why, outcome.reason, ModelTimes(queue=spent))
             case Finished():
                 return self._finished(outcome, question, spent)
             case _:
                 assert_never(outcome)
+
+    def _need(self, constraint: Constraint | None) -> int:
+        """Tokens without which the answer is of no use."""
+        if constraint is None:
+            return self._engine.model.min_tokens
+        if constraint.choice is not None:
+            first = [label[:1] for label in constraint.choice]
+            return 1 if len(set(first)) == len(first) else CHOICE_TOKENS
+        return round(self._structured_tokens)
 
     def _finished(self, done: Finished, question: Question, spent: float) -> Given | Declined:
         times = _scaled(done.queue_ms, done.prefill_ms, done.generate_ms, spent)
@@ -78,6 +104,8 @@ class ModelRung:
         wanted = question.constraint
         if wanted is None or (done.finish_reason == "length" and wanted.choice is None):
             return Declined("failed", "the answer did not end within max_tokens", "engine_error", times)
+        if wanted.choice is None:
+            self._structured_tokens += LEARN_SHARE * (done.completion_tokens - self._structured_tokens)
         data = None
         finish: AnswerFinish = "stop"
         text = done.text

@@ -103,6 +103,14 @@ class Failed(msgspec.Struct, frozen=True, array_like=True):
     error: str
 
 
+class Progress(msgspec.Struct, frozen=True, array_like=True):
+    """How far request `id` is after a step: prompt tokens not read yet, and tokens made."""
+
+    id: int
+    prefill_left: int
+    tokens: int
+
+
 class Step(msgspec.Struct, frozen=True, tag="step"):
     """What one step of the engine's loop did: one frame a step, not one a token; also its sign of life."""
 
@@ -112,6 +120,7 @@ class Step(msgspec.Struct, frozen=True, tag="step"):
     deltas: tuple[Delta, ...] = ()
     done: tuple[Done, ...] = ()
     failed: tuple[Failed, ...] = ()
+    progress: tuple[Progress, ...] = ()
 
 
 class Beat(msgspec.Struct, frozen=True, tag="beat"):

@@ -10,6 +10,9 @@ STAGE_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 
 SLACK_BUCKETS = (-1.0, -0.5, -0.2, -0.1, -0.05, -0.02, -0.01, 0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """Seconds of due minus acknowledgement: below zero is late."""
 
+ERROR_BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0)
+"""Relative errors: 0.1 is what the scheduler should stay below at the median."""
+
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -41,6 +44,13 @@ class Metrics:
         self.engine_faults = gauge("answerby_engine_major_faults", "Pages the engine had to read from disk since it started", "model", "replica")
         self.tokens = counter("answerby_tokens_total", "Tokens: prompt without cached, cached, completion without wasted, wasted", "model", "kind")
         self.step = Histogram("answerby_engine_step_seconds", "One step of an engine", ["model"], buckets=STAGE_BUCKETS, registry=registry)
+        self.first_token_error = Histogram(
+            "answerby_first_token_error_ratio", "Foreseen against measured time to the first token", ["model"], buckets=ERROR_BUCKETS, registry=registry
+        )
+        self.step_error = Histogram(
+            "answerby_step_error_ratio", "Foreseen against measured time of a step", ["model"], buckets=ERROR_BUCKETS, registry=registry
+        )
+        self.promises = counter("answerby_admission_promises_total", "Admitted requests that got what they need, within the bound or not", "model", "kept")
         self.waiting = gauge("answerby_waiting_requests", "Requests that wait for a place in an engine's batch")
         self.running = gauge("answerby_running_requests", "Requests in engines' batches")
         self.in_flight = gauge("answerby_in_flight_events", "Events taken and not yet released")

@@ -34,7 +34,15 @@ class EngineFailed:
     tokens: int = 0
 
 
-Outcome = Finished | EngineFailed
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """The request was admitted and waited for a place, and can no longer make it, or nobody wants it any more; no engine has seen it."""
+
+    reason: Literal["overload", "cancelled"]
+    why: str
+
+
+Outcome = Finished | EngineFailed | GivenUp
 
 
 class Ask:
@@ -114,6 +122,10 @@ class Ask:
     def fail(self, reason: Literal["engine_unavailable", "engine_error"], detail: str) -> None:
         """The request failed, or its engine is gone."""
         self._end(EngineFailed(reason, detail, self.text, self.tokens))
+
+    def give_up(self, reason: Literal["overload", "cancelled"], why: str) -> None:
+        """The scheduler has taken it off the queue."""
+        self._end(GivenUp(reason, why))
 
     def _end(self, outcome: Outcome) -> None:
         if self._outcome is None:

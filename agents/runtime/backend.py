@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from schemas.errors import AnswerbyError
-from schemas.inference import Delta, Failed, FinishReason, Generate
+from schemas.inference import Delta, Failed, FinishReason, Generate, Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +64,9 @@ class Backend(Protocol):
     @property
     def step_at(self) -> float | None:
         """Monotonic seconds at which `step` should be called next, 0.0 for at once; None while there is nothing to do."""
+
+    def progress(self) -> tuple[Progress, ...]:
+        """How far each request is that was added and has not ended."""
 
     def add(self, request: Generate) -> None:
         """Take a request into the batch.

@@ -78,9 +78,9 @@ class EngineClient:
         self._send(self._spec)
         return await asyncio.shield(self._ready)
 
-    def ask(self, request: Generate) -> Ask:
-        """Send a request; `request.id` must be new to this generation."""
-        ask = Ask(request.id, self._cancel)
+    def ask(self, request: Generate, ask: Ask | None = None) -> Ask:
+        """Send a request; `request.id` must be new to this generation. `ask` is what its owner holds already, if it had to wait."""
+        ask = ask or Ask(request.id, self.cancel)
         if self.ready is None:
             ask.fail("engine_unavailable", "the engine is not ready")
             return ask
@@ -114,7 +114,8 @@ class EngineClient:
         process.close()
         self._process = None
 
-    def _cancel(self, request_id: int) -> None:
+    def cancel(self, request_id: int) -> None:
+        """Nobody waits for it any more. Unknown ids are ignored."""
         if request_id in self._asks and not self._over.done():
             self._send(Cancel(request_id))
 

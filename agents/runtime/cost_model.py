@@ -80,8 +80,6 @@ class CostModel:
         self._drift = 1.0
         self._ratios: deque[float] = deque()
         self._sorted: list[float] = []
-        self.errors: deque[float] = deque(maxlen=WINDOW)
-        """Relative error of the last predictions, for the metric."""
 
     def step_s(self, batch: int, prefill_tokens: int = 0) -> float:
         """The likely seconds of a step that makes `batch` tokens and reads `prefill_tokens`."""
@@ -99,19 +97,19 @@ class CostModel:
             return min(MAX_SPREAD, max(1.0, first.p99 / first.median))
         return min(MAX_SPREAD, max(1.0, self._sorted[min(len(self._sorted) - 1, int(len(self._sorted) * QUANTILE))]))
 
-    def learn(self, batch: int, prefill_tokens: int, seconds: float) -> None:
-        """A step took `seconds`."""
+    def learn(self, batch: int, prefill_tokens: int, seconds: float) -> float | None:
+        """A step took `seconds`; returns how far, relatively, that was from what was foreseen. None for a step that did nothing."""
         if batch + prefill_tokens <= 0 or seconds <= 0:
-            return
+            return None
         predicted = self.step_s(batch, prefill_tokens)
         ratio = seconds / predicted
-        self.errors.append(abs(ratio - 1))
         self._ratios.append(ratio)
         bisect.insort(self._sorted, ratio)
         if len(self._ratios) > WINDOW:
             del self._sorted[bisect.bisect_left(self._sorted, self._ratios.popleft())]
         step = min(max(ratio, 0.5), 2.0)
         self._drift = min(MAX_DRIFT, max(MIN_DRIFT, self._drift * (1 + DRIFT_SHARE * (step - 1))))
+        return abs(ratio - 1)
 
     def _decode_s(self, batch: int) -> float:
         """Between the measured batch sizes on a straight line, beyond them along the last one; a step that only reads costs what one token does."""

@@ -14,10 +14,11 @@ import traceback
 import msgspec
 
 from agents.runtime.backend import Backend
+from agents.runtime.cost_model import CostModel
 from agents.runtime.frames import decode_body, encode_frame
 from agents.runtime.loop import StepLoop, WorkerGone
 from agents.runtime.memory import process_figures
-from agents.runtime.spec import EngineSpec
+from agents.runtime.spec import EngineSpec, profile_of
 from schemas.errors import AnswerbyError
 from schemas.inference import Ready, StartFailed
 
@@ -36,7 +37,7 @@ def main(arguments: list[str]) -> int:
     take_place(spec)
     try:
         backend = make_backend(spec)
-        loop = StepLoop(sock, backend)
+        loop = StepLoop(sock, backend, CostModel(profile_of(spec)), chunk=spec.model.prefill_chunk)
         loaded = backend.load()
         threads, cpus = spec.threads, tuple(sorted(os.sched_getaffinity(0)))
         figures = process_figures()

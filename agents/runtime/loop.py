@@ -13,6 +13,7 @@ from typing import assert_never
 import msgspec
 
 from agents.runtime.backend import Backend, Ended, RequestRefused, StepResult
+from agents.runtime.cost_model import CostModel
 from agents.runtime.frames import FrameSplitter, decode_body, encode_frame
 from agents.runtime.memory import process_figures
 from schemas.errors import AnswerbyError
@@ -46,8 +47,10 @@ class _Open:
 class StepLoop:
     """Serves one worker over one socket until Shutdown or the end of the stream."""
 
-    def __init__(self, sock: socket.socket, backend: Backend, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, sock: socket.socket, backend: Backend, cost: CostModel, *, chunk: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._sock = sock
+        self._cost = cost
+        self._chunk = chunk
         self._backend = backend
         self._splitter = FrameSplitter()
         self._clock = clock
@@ -158,6 +161,7 @@ class StepLoop:
             self._report(None)
             raise
         if result is not None:
+            self._cost.learn(result.batch, result.prefill_tokens, result.seconds)
             self._settle(result)
         return result
 
@@ -172,9 +176,19 @@ class StepLoop:
             self._failed.append(failed)
 
     def _cut_late(self) -> None:
+        """End now what the next step would only bring after its due: the last word must still be of use."""
         now = self._clock()
-        for request_id in [request_id for request_id, entry in self._open.items() if entry.request.due <= now]:
+        at = now + self._next_step_s()
+        for request_id in [request_id for request_id, entry in self._open.items() if entry.request.due <= (at if entry.started else now)]:
             self._end(request_id, "deadline")
+
+    def _next_step_s(self) -> float:
+        progress = self._backend.progress()
+        if not progress:
+            return 0.0
+        decoding = sum(item.prefill_left == 0 for item in progress)
+        reading = min(max(1, self._chunk - decoding), sum(item.prefill_left for item in progress))
+        return self._cost.step_s(decoding, reading)
 
     def _end(self, request_id: int, reason: FinishReason) -> None:
         if self._open[request_id].started:
@@ -211,6 +225,7 @@ class StepLoop:
                 deltas,
                 tuple(self._done),
                 tuple(self._failed),
+                self._backend.progress(),
             )
             for taken in (self._tails, self._done, self._failed):
                 taken.clear()

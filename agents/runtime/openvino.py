@@ -27,7 +27,7 @@ from agents.runtime.prompt import PromptBuilder
 from agents.runtime.spec import EngineSpec
 from agents.runtime.stops import StopCutter
 from schemas.errors import SetupError
-from schemas.inference import Constraint, Delta, Failed, FinishReason, Generate
+from schemas.inference import Constraint, Delta, Failed, FinishReason, Generate, Progress
 from schemas.settings import Model
 
 WARM_PROMPTS = (4, 24)
@@ -106,6 +106,11 @@ class OpenVinoBackend:
     def step_at(self) -> float | None:
         """At once while the pipeline holds anything, cancelled requests included: it lets go of them in a step."""
         return 0.0 if self._running or self._pending or self._pipeline.has_non_finished_requests() else None
+
+    def progress(self) -> tuple[Progress, ...]:
+        """How far each request is; those that wait for KV blocks have their whole prompt before them."""
+        waiting = (Progress(run.request.id, len(run.prompt), 0) for run in self._pending)
+        return (*(Progress(run.request.id, run.prefill_left, len(run.generated)) for run in self._running), *waiting)
 
     def add(self, request: Generate) -> None:
         """Tokenise and hand over; waits for its turn when the KV cache is promised to others.

@@ -31,7 +31,10 @@ class Work:
     tenant: str = ""
     tokens: int = 0
     bound: float = 0.0
-    """When it was predicted, at admission, to have what it needs."""
+    """By when it was promised, at admission, to have what it needs."""
+    first_at: float = 0.0
+    """When its first token was foreseen, at admission."""
+    offered: float = 0.0
     on_engine: bool = False
 
 
@@ -59,6 +62,7 @@ class _Sim:
     prefill: int
     tokens: int
     met_at: float = field(default=float("inf"))
+    first_at: float = field(default=float("inf"))
 
 
 class Scheduler:
@@ -71,6 +75,7 @@ class Scheduler:
         self._chunk = prefill_chunk
         self._works: dict[int, Work] = {}
         self._shares = Shares()
+        self._step_ends = 0.0
 
     @property
     def running(self) -> int:
@@ -82,9 +87,15 @@ class Scheduler:
         """Requests admitted that wait for a place in the batch."""
         return len(self._works) - self.running
 
+    def is_waiting(self, request_id: int) -> bool:
+        """Whether a request is admitted and has no place in the batch yet."""
+        work = self._works.get(request_id)
+        return work is not None and not work.on_engine
+
     def offer(self, work: Work, now: float) -> Admitted | Refused:
         """Admit `work` if it and everybody admitted before it keep their dues."""
-        alone = self._predict([work], now)
+        alone, offered = self._predict([work], now), now
+        now = max(now, self._step_ends)
         if alone[work.id].met_at > work.due:
             late = alone[work.id].met_at - work.due
             return Refused("deadline", f"{work.need} tokens would be {late * 1000:.0f} ms late on an idle engine")
@@ -101,7 +112,8 @@ class Scheduler:
             return self._refuse(work, now, "an admitted request would be late")
         if self._shares.is_greedy(work.tenant, now) and not self._leaves_room(work, after, now):
             return self._refuse(work, now, "its tenant has had more than its share")
-        work.bound = after[work.id].met_at
+        work.bound, work.offered = after[work.id].met_at, offered
+        work.first_at = self._predict([*others, work], now, likely=True)[work.id].first_at
         work.on_engine = not full
         self._works[work.id] = work
         self._shares.note(work.tenant, work.prefill + 4.0 * work.need, now)
@@ -119,6 +131,13 @@ class Scheduler:
                 work.on_engine = True
                 start.append(work.id)
         return start, lost
+
+    def stepped(self, batch: int, prefill_tokens: int, seconds: float, now: float) -> float | None:
+        """The engine ended a step: learn from it, and foresee when the next one, which nobody can join, ends; returns the relative error."""
+        error = self.cost.learn(batch, prefill_tokens, seconds)
+        sims = self._start(self._on_engine())
+        self._step_ends = now + self._advance(sims, now) if sims else now
+        return error
 
     def progress(self, request_id: int, *, prefill: int, tokens: int) -> None:
         """The engine says how far a request is."""
@@ -157,13 +176,13 @@ class Scheduler:
                 break
         return max(work.need, min(work.limit, mine.tokens))
 
-    def _predict(self, works: Iterable[Work], now: float) -> dict[int, _Sim]:
-        """Run the engine's own rule forward until everybody has what they need or their time is over."""
+    def _predict(self, works: Iterable[Work], now: float, *, likely: bool = False) -> dict[int, _Sim]:
+        """Run the engine's own rule forward until everybody has what they need or their time is over; pessimistic unless `likely`."""
         sims, at = self._start(list(works)), now
         for _ in range(HORIZON_STEPS):
             if all(sim.met_at < float("inf") or at > sim.work.due for sim in sims):
                 break
-            at += self._advance(sims, at)
+            at += self._advance(sims, at, likely=likely)
         return {sim.work.id: sim for sim in sims}
 
     def _start(self, works: list[Work]) -> list[_Sim]:
@@ -171,7 +190,7 @@ class Scheduler:
         order = [work for work in works if work.on_engine] + sorted((work for work in works if not work.on_engine), key=lambda work: work.due)
         return [_Sim(work, work.prefill, work.tokens, 0.0 if work.tokens >= work.need else float("inf")) for work in order]
 
-    def _advance(self, sims: list[_Sim], at: float) -> float:
+    def _advance(self, sims: list[_Sim], at: float, *, likely: bool = False) -> float:
         """One step of the batch: every prompt that is read gives a token, the rest of the chunk reads prompts in order."""
         live = [sim for sim in sims if sim.tokens < sim.work.limit and sim.work.due > at][: self._max_batch]
         decoding = [sim for sim in live if sim.prefill == 0]
@@ -185,9 +204,11 @@ class Scheduler:
                 read += taken
                 if sim.prefill == 0:
                     begun.append(sim)
-        seconds = self.cost.bound_s(len(decoding), read)
+        seconds = (self.cost.step_s if likely else self.cost.bound_s)(len(decoding) + len(begun), read)
         for sim in (*decoding, *begun):
             sim.tokens += 1
+            if sim.tokens == 1:
+                sim.first_at = at + seconds
             if sim.tokens == sim.work.need:
                 sim.met_at = at + seconds
         return seconds

@@ -18,7 +18,7 @@ from itertools import chain, islice, repeat
 
 from agents.runtime.backend import Ended, Loaded, StepResult
 from agents.runtime.stops import StopCutter
-from schemas.inference import Delta, Failed, FinishReason, Generate
+from schemas.inference import Delta, Failed, FinishReason, Generate, Progress
 from schemas.settings import Model
 
 CONTEXT_TOKENS = 1_000_000
@@ -117,6 +117,10 @@ class ScriptedBackend:
         if self._running:
             return 0.0
         return min((run.starts_at for run in self._delayed), default=None)
+
+    def progress(self) -> tuple[Progress, ...]:
+        """How far each request is, delayed ones included."""
+        return tuple(Progress(run.request.id, run.prefill_left, run.said) for run in chain(self._running, self._delayed))
 
     def add(self, request: Generate) -> None:
         """Take a request; its commands act when it begins."""

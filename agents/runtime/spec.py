@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from agents.runtime.cost_model import CostProfile, StepCost, guessed_profile
 from agents.runtime.cpus import Place
 from schemas.settings import Model
 
@@ -33,6 +34,7 @@ class EngineSpec(msgspec.Struct, frozen=True):
         replica: from 0.
         threads: of inference.
         cpus: cores to pin to; None leaves the process unpinned.
+        profile: what its steps cost on this machine; None before it was measured.
         cache_dir: absolute, where compiled models may be kept; not used while OpenVINO cannot read them back (docs/decisions/0011).
     """
 
@@ -42,8 +44,25 @@ class EngineSpec(msgspec.Struct, frozen=True):
     threads: int = 1
     cpus: tuple[int, ...] | None = None
     cache_dir: str = ""
+    profile: CostProfile | None = None
 
 
 def engine_specs(model: Model, files: ResolvedModel, places: Sequence[Place]) -> tuple[EngineSpec, ...]:
     """One spec a replica, each at the place that `cpus.place` gave it."""
     return tuple(EngineSpec(model, files, replica, one.threads, one.cpus) for replica, one in enumerate(places))
+
+
+def profile_of(spec: EngineSpec) -> CostProfile:
+    """What the spec's profile says; a scripted engine's is known, an unmeasured model's is guessed and corrected while serving."""
+    if spec.profile is not None:
+        return spec.profile
+    model = spec.model
+    guess = guessed_profile(spec.files.name, spec.files.version, threads=spec.threads, cpu="", prefill_chunk=model.prefill_chunk)
+    if model.engine != "scripted":
+        return guess
+    token_s = max(model.token_ms / 1000, INSTANT_S)
+    return msgspec.structs.replace(guess, steps=(StepCost(1, token_s, token_s),), prefill_token_s=model.prefill_ms_per_token / 1000, prefill_spread=1.0)
+
+
+INSTANT_S = 0.0002
+"""A scripted step without `token_ms`: the pipe's own time, so that predictions stay above zero."""

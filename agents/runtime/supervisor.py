@@ -12,6 +12,8 @@ import msgspec
 
 from agents.runtime.ask import Ask
 from agents.runtime.client import EngineClient
+from agents.runtime.dispatch import Dispatch, Promise, Wanted
+from agents.runtime.scheduler import Refused
 from agents.runtime.spec import EngineSpec
 from schemas.errors import SetupError
 from schemas.inference import Generate, Step
@@ -60,6 +62,12 @@ class EngineHooks(Protocol):
     def on_restart(self, status: EngineStatus, why: str) -> None:
         """A replica died or hung and is being replaced."""
 
+    def on_promise(self, status: EngineStatus, promise: Promise) -> None:
+        """An admitted request has what it needs; was it foreseen?"""
+
+    def on_step_error(self, status: EngineStatus, error: float) -> None:
+        """How far, relatively, the last step was from what was foreseen."""
+
 
 class NoHooks:
     """Nobody looks."""
@@ -71,6 +79,12 @@ class NoHooks:
         """Ignore."""
 
     def on_restart(self, status: EngineStatus, why: str) -> None:
+        """Ignore."""
+
+    def on_promise(self, status: EngineStatus, promise: Promise) -> None:
+        """Ignore."""
+
+    def on_step_error(self, status: EngineStatus, error: float) -> None:
         """Ignore."""
 
 
@@ -142,6 +156,19 @@ class Engine:
         ready = [replica for replica in self._replicas if replica.state == "ready"]
         return min(ready or self._replicas, key=lambda replica: replica.open_requests).ask(request)
 
+    def offer(self, request: Generate, wanted: Wanted, *, affinity: int = 0) -> Ask | Refused:
+        """Let the scheduler of a ready replica decide: first the one that `affinity` names, whose cache may know the session, then the others."""
+        request = msgspec.structs.replace(request, id=next(self._ids))
+        ready = [replica for replica in self._replicas if replica.state == "ready"]
+        refused: list[Refused] = []
+        start = affinity % len(ready) if ready else 0
+        for replica in (*ready[start:], *ready[:start]):
+            decision = replica.dispatch.offer(request, wanted)
+            if not isinstance(decision, Refused):
+                return decision
+            refused.append(decision)
+        return next((item for item in refused if item.reason == "overload"), refused[0]) if refused else Refused("overload", "no engine is ready")
+
     async def stop(self) -> None:
         """End every request, process and task of this engine; bounded, may be called again and before `start`."""
         await asyncio.gather(*(replica.stop() for replica in self._replicas))
@@ -159,6 +186,7 @@ class _Replica:
         self._backoff = Backoff()
         self._restarts = 0
         self._state: State = "starting"
+        self.dispatch = Dispatch(spec, self._ready_client, lambda promise: hooks.on_promise(self.status(), promise))
 
     @property
     def state(self) -> State:
@@ -227,6 +255,7 @@ class _Replica:
             self._enter("restarting")
             log.warning("%s/%d: %s; a new process is started", self._spec.model.name, self._spec.replica, why)
             self._hooks.on_restart(self.status(), why)
+            self.dispatch.gone()
             await client.stop(0)
             if await self._stops_within(self._backoff.next_delay(healthy_s)):
                 return
@@ -248,5 +277,11 @@ class _Replica:
         self._state = state
         self._hooks.on_state(self.status())
 
+    def _ready_client(self) -> EngineClient | None:
+        return self._client if self.state == "ready" else None
+
     def _on_step(self, step: Step) -> None:
+        error = self.dispatch.stepped(step)
+        if error is not None:
+            self._hooks.on_step_error(self.status(), error)
         self._hooks.on_step(self.status(), step)

@@ -94,7 +94,7 @@ class _Machine:
                 return
             decoding = [item for item in live if item.prefill == 0]
             budget = 32 - len(decoding)
-            batch, read = len(decoding), 0
+            read = 0
             for item in live:
                 if item.prefill and budget > read:
                     taken = min(item.prefill, budget - read)
@@ -102,7 +102,7 @@ class _Machine:
                     read += taken
                     if item.prefill == 0:
                         decoding.append(item)
-            self.now += self.plan.cost.step_s(batch, read)
+            self.now += self.plan.cost.step_s(len(decoding), read)
             for item in decoding:
                 item.tokens += 1
                 if item.tokens == item.need:

@@ -1,0 +1,134 @@
+"""Between the worker and one engine process: asks the scheduler, holds what waits for a place, and tells it what each step did."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from agents.runtime.ask import Ask
+from agents.runtime.cost_model import CostModel
+from agents.runtime.estimate import PromptEstimator
+from agents.runtime.scheduler import Refused, Scheduler, Work
+from agents.runtime.spec import EngineSpec, profile_of
+from schemas.inference import Generate, Step
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What a request needs to be worth its time: `need` tokens for `tenant`."""
+
+    need: int
+    tenant: str
+
+
+class Promise(msgspec.Struct, frozen=True):
+    """How a promise turned out: the relative error of the foreseen time to the first token, and whether the bound held."""
+
+    first_error: float
+    kept: bool
+
+
+class _Client(Protocol):
+    def ask(self, request: Generate, ask: Ask | None = None) -> Ask: ...
+
+    def cancel(self, request_id: int) -> None: ...
+
+
+class Dispatch:
+    """One a replica; lives as long as the replica, across the processes that serve it."""
+
+    def __init__(self, spec: EngineSpec, client: Callable[[], _Client | None], on_promise: Callable[[Promise], None]) -> None:
+        model = spec.model
+        self._client = client
+        self._on_promise = on_promise
+        self.scheduler = Scheduler(CostModel(profile_of(spec)), max_batch=model.max_batch, waiting=model.waiting, prefill_chunk=model.prefill_chunk)
+        self._prompts = PromptEstimator()
+        self._open: dict[int, tuple[Generate, Ask]] = {}
+        self._promises: dict[int, tuple[Work, float]] = {}
+
+    def offer(self, request: Generate, wanted: Wanted) -> Ask | Refused:
+        """Admit and send, admit and hold, or refuse; at once."""
+        client = self._client()
+        if client is None:
+            return Refused("overload", "the engine is being replaced")
+        work = Work(request.id, self._prompts.uncached(request.messages), min(wanted.need, request.max_tokens), request.max_tokens, request.due, wanted.tenant)
+        decision = self.scheduler.offer(work, time.monotonic())
+        if isinstance(decision, Refused):
+            return decision
+        ask = Ask(request.id, self._cancel)
+        self._open[request.id] = (request, ask)
+        self._promises[request.id] = (work, 0.0)
+        if decision.now:
+            client.ask(request, ask)
+        return ask
+
+    def stepped(self, step: Step) -> float | None:
+        """Learn from a step, and give free places to who waits; returns how far the step was from what was foreseen."""
+        now = time.monotonic()
+        for progress in step.progress:
+            self.scheduler.progress(progress.id, prefill=progress.prefill_left, tokens=progress.tokens)
+            self._check_promise(progress.id, progress.tokens, now)
+        for done in step.done:
+            self._check_promise(done.id, done.completion_tokens, now)
+            self.scheduler.end(done.id)
+            self._promises.pop(done.id, None)
+            held = self._open.pop(done.id, None)
+            if held is not None and done.prompt_tokens:
+                self._prompts.learn(held[0].messages, done.prompt_tokens)
+        for failed in step.failed:
+            self._drop(failed.id)
+        error = self.scheduler.stepped(step.batch, step.prefill_tokens, step.seconds, now)
+        self._let_in(now)
+        return error
+
+    def gone(self) -> None:
+        """The process has died: what it was doing has failed already, what waited for it is given up."""
+        for _, ask in self._open.values():
+            ask.give_up("overload", "the engine was replaced")
+        self._open.clear()
+        self._promises.clear()
+        self.scheduler.clear()
+        self._prompts.forget()
+
+    def _let_in(self, now: float) -> None:
+        start, lost = self.scheduler.ready(now)
+        client = self._client()
+        for request_id in start:
+            request, ask = self._open[request_id]
+            if client is not None:
+                client.ask(request, ask)
+        for request_id in lost:
+            _, ask = self._open[request_id]
+            self._drop(request_id)
+            ask.give_up("overload", "its place came too late")
+
+    def _cancel(self, request_id: int) -> None:
+        held = self._open.get(request_id)
+        if held is None:
+            return
+        if self.scheduler.is_waiting(request_id):
+            self._drop(request_id)
+            held[1].give_up("cancelled", "before it had a place")
+        elif (client := self._client()) is not None:
+            client.cancel(request_id)
+
+    def _drop(self, request_id: int) -> None:
+        self._open.pop(request_id, None)
+        self._promises.pop(request_id, None)
+        self.scheduler.end(request_id)
+
+    def _check_promise(self, request_id: int, tokens: int, now: float) -> None:
+        """Compare what was foreseen at admission with what came: the first token, then the last needed one."""
+        held = self._promises.get(request_id)
+        if held is None:
+            return
+        work, first = held
+        if not first and tokens > 0:
+            first = now
+            self._promises[request_id] = (work, first)
+        if tokens >= work.need and first:
+            foreseen = max(work.first_at - work.offered, 1e-6)
+            self._on_promise(Promise(abs(first - work.first_at) / foreseen, kept=now <= work.bound))
+            del self._promises[request_id]

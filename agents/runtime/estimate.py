@@ -1,0 +1,89 @@
+"""How many prompt tokens a request will make the engine read, foreseen without its tokenizer and its cache; both are learnt from what comes back."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from schemas.inference import Message
+
+MESSAGE_TOKENS = 5
+"""Of the chat template around each message: role, marks and line ends."""
+
+BLOCK = 32
+"""The prefix cache holds whole blocks: what is known of a prompt counts only up to the last full one."""
+
+REMEMBERED = 4096
+"""Beginnings of prompts that may still be in the cache: a few for each session that speaks within minutes; beyond it the oldest are forgotten."""
+
+LEARN_SHARE = 0.1
+"""How much one request moves the tokens a character: texts differ more than the tokenizer drifts."""
+
+FIRST_ASCII, FIRST_OTHER = 0.30, 1.3
+"""Tokens a character before anything was learnt: English words, and Chinese for a tokenizer made for English."""
+
+
+class PromptEstimator:
+    """One a model. All figures in tokens."""
+
+    def __init__(self) -> None:
+        self._ascii = FIRST_ASCII
+        self._other = FIRST_OTHER
+        self._seen: OrderedDict[int, float] = OrderedDict()
+
+    def tokens(self, messages: Sequence[Message]) -> float:
+        """The whole prompt."""
+        return sum(MESSAGE_TOKENS + self._text(message.text) for message in messages)
+
+    def uncached(self, messages: Sequence[Message]) -> int:
+        """What is left to read when the longest beginning that was read before is still in the cache; at least one token."""
+        total = self.tokens(messages)
+        known = 0.0
+        for key, length in zip(_beginnings(messages), self._lengths(messages), strict=True):
+            if key in self._seen:
+                known = length
+        cached = int(known) // BLOCK * BLOCK
+        return max(1, round(total - cached))
+
+    def learn(self, messages: Sequence[Message], prompt_tokens: int) -> None:
+        """The engine read this prompt and counted its tokens."""
+        for key in _beginnings(messages):
+            self._seen[key] = 0.0
+            self._seen.move_to_end(key)
+        while len(self._seen) > REMEMBERED:
+            self._seen.popitem(last=False)
+        letters = sum(len(message.text) for message in messages)
+        foreign = sum(not character.isascii() for message in messages for character in message.text)
+        text_tokens = prompt_tokens - MESSAGE_TOKENS * len(messages)
+        if letters == 0 or text_tokens <= 0:
+            return
+        if foreign * 2 > letters:
+            seen = (text_tokens - (letters - foreign) * self._ascii) / foreign
+            self._other += LEARN_SHARE * (min(max(seen, 0.2), 4.0) - self._other)
+        else:
+            seen = (text_tokens - foreign * self._other) / (letters - foreign)
+            self._ascii += LEARN_SHARE * (min(max(seen, 0.1), 1.5) - self._ascii)
+
+    def forget(self) -> None:
+        """The engine was replaced, and its cache with it."""
+        self._seen.clear()
+
+    def _text(self, text: str) -> float:
+        foreign = 0 if text.isascii() else sum(not character.isascii() for character in text)
+        return (len(text) - foreign) * self._ascii + foreign * self._other
+
+    def _lengths(self, messages: Sequence[Message]) -> list[float]:
+        lengths, total = [], 0.0
+        for message in messages:
+            total += MESSAGE_TOKENS + self._text(message.text)
+            lengths.append(total)
+        return lengths
+
+
+def _beginnings(messages: Sequence[Message]) -> list[int]:
+    """A key for each beginning of the prompt that ends with a message."""
+    keys, key = [], 0
+    for message in messages:
+        key = hash((key, message.role, message.text))
+        keys.append(key)
+    return keys
