@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import msgspec
 import structlog
 
 from agents.model_rung import ModelRung
+from agents.models.profiles import load_profile, save_profile, this_cpu
 from agents.models.registry import resolve_model
 from agents.runtime.cpus import Placement, available_cores, place
 from agents.runtime.dispatch import Promise
 from agents.runtime.memory import Need, memory_limit, require_memory, weight_bytes
-from agents.runtime.spec import EngineSpec, ResolvedModel
+from agents.runtime.spec import EngineSpec, ResolvedModel, engine_specs
 from agents.runtime.supervisor import Engine, EngineStatus
+from schemas.cost import CostProfile
+from schemas.errors import SetupError
 from schemas.inference import Step
 from schemas.settings import Model, Settings
-from streams.home import answerby_home
 from streams.metrics import Metrics
 
 log = structlog.get_logger(__name__)
@@ -47,6 +50,15 @@ class EngineFigures:
         self._metrics.first_token_error.labels(status.model).observe(promise.first_error)
         self._metrics.promises.labels(status.model, "true" if promise.kept else "false").inc()
 
+    def on_profile(self, status: EngineStatus, profile: CostProfile) -> None:
+        """The engine has measured what its steps cost: kept for the next start."""
+        steps = {str(step.batch): round(step.median * 1000, 1) for step in profile.steps}
+        log.info("calibrated", model=status.model, step_ms=steps, prefill_token_ms=round(profile.prefill_token_s * 1000, 2))
+        try:
+            save_profile(profile)
+        except SetupError as error:
+            log.warning("the profile is not kept", problem=str(error))
+
     def on_step_error(self, status: EngineStatus, error: float) -> None:
         """How far a step was from what was foreseen."""
         self._metrics.step_error.labels(status.model).observe(error)
@@ -71,12 +83,21 @@ def build_engines(settings: Settings, metrics: Metrics) -> tuple[tuple[Engine, .
     for index, (model, places) in enumerate(zip(settings.models, placement.engines, strict=True)):
         files = find_files(model)
         needs += [Need(f"models[{index}]", weight_bytes(files.path), model.kv_cache_mb * _MB if files.path else 0)] * model.replicas
-        cache = str(answerby_home() / "compiled") if files.path else ""
-        specs = [EngineSpec(model, files, replica, one.threads, one.cpus, cache) for replica, one in enumerate(places)]
+        specs = [_with_profile(spec) for spec in engine_specs(model, files, places)]
         log.info("model", name=model.name, version=files.version, threads=[one.threads for one in places], cpus=[one.cpus for one in places])
         engines.append(Engine(specs, figures))
     require_memory(needs, memory_limit())
     return tuple(engines), placement
+
+
+def _with_profile(spec: EngineSpec) -> EngineSpec:
+    """The spec with this machine's profile, or with the order to measure one before serving."""
+    if spec.model.engine == "scripted":
+        return spec
+    cpu = this_cpu()
+    chunk = spec.model.prefill_chunk
+    profile = load_profile(spec.files.name, spec.files.version, threads=spec.threads, prefill_chunk=chunk, cpu=cpu)
+    return msgspec.structs.replace(spec, profile=profile, calibrate=profile is None, cpu_name=cpu)
 
 
 def find_files(model: Model) -> ResolvedModel:

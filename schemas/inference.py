@@ -9,6 +9,8 @@ from typing import Literal
 
 import msgspec
 
+from schemas.cost import CostProfile
+
 Role = Literal["system", "user", "assistant"]
 
 FinishReason = Literal["stop", "length", "deadline", "cancelled"]
@@ -67,6 +69,8 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     load_ms: float
     warmup_ms: float
     memory_bytes: int
+    profile: CostProfile | None = None
+    """What its steps cost, when it had to measure that."""
 
 
 class StartFailed(msgspec.Struct, frozen=True, tag="start_failed"):

@@ -10,9 +10,7 @@ from __future__ import annotations
 import bisect
 from collections import deque
 
-import msgspec
-
-PROFILE_VERSION = 1
+from schemas.cost import CostProfile, StepCost
 
 QUANTILE = 0.98
 """Of measured over predicted: a promise breaks for one step in fifty, and a request has many steps that even out."""
@@ -33,38 +31,6 @@ MAX_SPREAD = 2.5
 """A tail worse than this refuses nearly everything; the engine's own cut keeps the promise then."""
 
 
-class StepCost(msgspec.Struct, frozen=True, array_like=True):
-    """Seconds of a decoding step at one batch size."""
-
-    batch: int
-    median: float
-    p99: float
-
-
-class CostProfile(msgspec.Struct, frozen=True):
-    """What calibration found for one model on one machine.
-
-    Fields:
-        model, version, threads, cpu, prefill_chunk: what it holds for; another machine's or model's is refused.
-        steps: decoding steps by batch size, rising.
-        prefill_token_s: seconds that each prompt token adds to a step.
-        prefill_spread: p99 over median of steps that read prompts.
-        chars_per_token: of ordinary text, to foresee a prompt's length without its tokenizer.
-    """
-
-    model: str
-    version: str
-    threads: int
-    cpu: str
-    prefill_chunk: int
-    steps: tuple[StepCost, ...]
-    prefill_token_s: float
-    prefill_spread: float
-    chars_per_token: float
-    measured_at: str = ""
-    v: int = PROFILE_VERSION
-
-
 def guessed_profile(model: str, version: str, *, threads: int, cpu: str, prefill_chunk: int) -> CostProfile:
     """A slow machine's figures, for the first seconds of a worker that was never calibrated: too careful rather than late."""
     steps = tuple(StepCost(batch, 0.018 + 0.0016 * batch, 0.024 + 0.002 * batch) for batch in (1, 2, 4, 8, 16, 32))
@@ -75,11 +41,17 @@ class CostModel:
     """A profile with what serving has taught since."""
 
     def __init__(self, profile: CostProfile) -> None:
+        self._ratios: deque[float] = deque()
+        self._sorted: list[float] = []
+        self.adopt(profile)
+
+    def adopt(self, profile: CostProfile) -> None:
+        """Start over from a profile that was measured just now."""
         self.profile = profile
         self._batches = [step.batch for step in profile.steps]
         self._drift = 1.0
-        self._ratios: deque[float] = deque()
-        self._sorted: list[float] = []
+        self._ratios.clear()
+        self._sorted.clear()
 
     def step_s(self, batch: int, prefill_tokens: int = 0) -> float:
         """The likely seconds of a step that makes `batch` tokens and reads `prefill_tokens`."""

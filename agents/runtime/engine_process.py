@@ -14,6 +14,7 @@ import traceback
 import msgspec
 
 from agents.runtime.backend import Backend
+from agents.runtime.calibration import calibrate
 from agents.runtime.cost_model import CostModel
 from agents.runtime.frames import decode_body, encode_frame
 from agents.runtime.loop import StepLoop, WorkerGone
@@ -37,12 +38,25 @@ def main(arguments: list[str]) -> int:
     take_place(spec)
     try:
         backend = make_backend(spec)
-        loop = StepLoop(sock, backend, CostModel(profile_of(spec)), chunk=spec.model.prefill_chunk)
         loaded = backend.load()
+        measured = calibrate(backend, spec, cpu=spec.cpu_name) if spec.calibrate else None
+        cost = CostModel(measured or profile_of(spec))
+        loop = StepLoop(sock, backend, cost, chunk=spec.model.prefill_chunk)
         threads, cpus = spec.threads, tuple(sorted(os.sched_getaffinity(0)))
         figures = process_figures()
         loop.send(
-            Ready(spec.files.name, spec.files.version, os.getpid(), loaded.context_tokens, threads, cpus, loaded.load_ms, loaded.warmup_ms, figures.rss_bytes)
+            Ready(
+                spec.files.name,
+                spec.files.version,
+                os.getpid(),
+                loaded.context_tokens,
+                threads,
+                cpus,
+                loaded.load_ms,
+                loaded.warmup_ms,
+                figures.rss_bytes,
+                measured,
+            )
         )
     except Exception as error:  # whatever stops a load must reach the operator as one line
         report_failed_start(sock, error)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agents.runtime.cost_model import CostProfile, StepCost, guessed_profile
+from agents.runtime.cost_model import guessed_profile
 from agents.runtime.cpus import Place
+from schemas.cost import CostProfile, StepCost
 from schemas.settings import Model
 
 
@@ -35,6 +36,8 @@ class EngineSpec(msgspec.Struct, frozen=True):
         threads: of inference.
         cpus: cores to pin to; None leaves the process unpinned.
         profile: what its steps cost on this machine; None before it was measured.
+        calibrate: measure that after warm-up, before serving.
+        cpu_name: the machine that the measurement is for.
         cache_dir: absolute, where compiled models may be kept; not used while OpenVINO cannot read them back (docs/decisions/0011).
     """
 
@@ -45,6 +48,8 @@ class EngineSpec(msgspec.Struct, frozen=True):
     cpus: tuple[int, ...] | None = None
     cache_dir: str = ""
     profile: CostProfile | None = None
+    calibrate: bool = False
+    cpu_name: str = ""
 
 
 def engine_specs(model: Model, files: ResolvedModel, places: Sequence[Place]) -> tuple[EngineSpec, ...]:

@@ -15,8 +15,9 @@ from agents.runtime.client import EngineClient
 from agents.runtime.dispatch import Dispatch, Promise, Wanted
 from agents.runtime.scheduler import Refused
 from agents.runtime.spec import EngineSpec
+from schemas.cost import CostProfile
 from schemas.errors import SetupError
-from schemas.inference import Generate, Step
+from schemas.inference import Generate, Ready, Step
 
 State = Literal["starting", "ready", "restarting", "stopped"]
 
@@ -65,6 +66,9 @@ class EngineHooks(Protocol):
     def on_promise(self, status: EngineStatus, promise: Promise) -> None:
         """An admitted request has what it needs; was it foreseen?"""
 
+    def on_profile(self, status: EngineStatus, profile: CostProfile) -> None:
+        """The engine has measured what its steps cost."""
+
     def on_step_error(self, status: EngineStatus, error: float) -> None:
         """How far, relatively, the last step was from what was foreseen."""
 
@@ -82,6 +86,9 @@ class NoHooks:
         """Ignore."""
 
     def on_promise(self, status: EngineStatus, promise: Promise) -> None:
+        """Ignore."""
+
+    def on_profile(self, status: EngineStatus, profile: CostProfile) -> None:
         """Ignore."""
 
     def on_step_error(self, status: EngineStatus, error: float) -> None:
@@ -222,6 +229,7 @@ class _Replica:
         if isinstance(said, str):
             await client.stop(0)
             return said
+        self._take_profile(said)
         self._enter("ready")
         self._task = asyncio.create_task(self._keep(client), name=f"engine-{self._spec.model.name}-{self._spec.replica}")
         return None
@@ -262,6 +270,7 @@ class _Replica:
             client = self._client = EngineClient(self._spec, self._on_step)
             said = await client.start()
             if not isinstance(said, str):
+                self._take_profile(said)
                 self._enter("ready")
 
     async def _stops_within(self, delay_s: float) -> bool:
@@ -276,6 +285,14 @@ class _Replica:
     def _enter(self, state: State) -> None:
         self._state = state
         self._hooks.on_state(self.status())
+
+    def _take_profile(self, said: Ready) -> None:
+        """What was measured holds for all later processes of this replica: they start without measuring again."""
+        if said.profile is None:
+            return
+        self._spec = msgspec.structs.replace(self._spec, profile=said.profile, calibrate=False)
+        self.dispatch.scheduler.cost.adopt(said.profile)
+        self._hooks.on_profile(self.status(), said.profile)
 
     def _ready_client(self) -> EngineClient | None:
         return self._client if self.state == "ready" else None

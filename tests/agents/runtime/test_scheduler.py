@@ -5,8 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.runtime.cost_model import CostModel, CostProfile, StepCost
+from agents.runtime.cost_model import CostModel
 from agents.runtime.scheduler import Admitted, Refused, Scheduler, Shares, Work
+from schemas.cost import CostProfile, StepCost
 
 PROFILE = CostProfile(
     "m", "1", 1, "cpu", 32, tuple(StepCost(batch, 0.010 + 0.001 * batch, 0.010 + 0.001 * batch) for batch in (1, 2, 4, 8, 16)), 0.001, 1.0, 4.0
