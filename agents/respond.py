@@ -214,6 +214,7 @@ class Responder:
         tenant = (header(tuple(source.message.headers or ()), TENANT_HEADER) or b"default").decode("utf-8", "replace")
         deadline = Deadline(budget_ms=0.0, arrived=arrived, due=arrived, due_at_ms=0, expired=True)
         inflight = Inflight(source, None, deadline, session=(tenant, session_id), partition=partition)
+        inflight.headers = headers_of(source.message)
         self._inflight.add(inflight)
         self.lines.join(inflight)
 

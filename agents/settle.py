@@ -227,7 +227,7 @@ class Settler:
             reason=reason,
             ref=None if event is None else event.ref,
         )
-        return await self._publisher.audit(record)
+        return await self._publisher.audit(record, inflight.headers)
 
     def _count(self, outcome: str, reason: str | None) -> None:
         self._metrics.events.labels(outcome, reason or "none").inc()

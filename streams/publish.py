@@ -73,6 +73,8 @@ class Publisher:
             request_timeout_ms=REQUEST_TIMEOUT_MS,
         )
         await self._producer.start()
+        for topic in (self._topics.responses, self._topics.dead_letters, self._topics.audit, self._topics.sessions_changelog, self._topics.answers_changelog):
+            await self._producer.partitions_for(topic)  # the first event must not wait for metadata
 
     async def stop(self) -> None:
         """Flush what was handed over and disconnect."""
@@ -121,9 +123,9 @@ class Publisher:
             kept = b""  # the client cannot send a record of two nulls; `size` 0 and the empty value say what it was
         await _acknowledgement(await self._hand_over(self._topics.dead_letters, kept, key, None, headers))
 
-    async def audit(self, record: AuditRecord) -> Awaitable[None]:
-        """Hand an audit record over; the returned future ends with its acknowledgement."""
-        headers: Headers = (("content-type", CONTENT_TYPES["msgpack"]),)
+    async def audit(self, record: AuditRecord, carried: Headers = ()) -> Awaitable[None]:
+        """Hand an audit record over with the headers `carried` from its event; the returned future ends with its acknowledgement."""
+        headers: Headers = (("content-type", CONTENT_TYPES["msgpack"]), *carried)
         return _acknowledged(await self._hand_over(self._topics.audit, msgspec.msgpack.encode(record), record.tenant.encode(), None, headers))
 
     async def _hand_over(self, topic: str, value: bytes | None, key: bytes | None, partition: int | None, headers: Headers = ()) -> asyncio.Future[Any]:

@@ -100,8 +100,11 @@ class Wire:
     bootstrap: str
     name: str
     answers: dict[str, list[Seen]] = field(default_factory=dict)
+    in_order: list[Seen] = field(default_factory=list)
+    """All responses; those of one partition in their order."""
     dead: dict[tuple[int, int], list[Seen]] = field(default_factory=dict)
     """Dead letters by the place they came from."""
+    audits: list[Seen] = field(default_factory=list)
     sent: int = 0
     _producer: Any = None
     _consumer: Any = None
@@ -116,7 +119,7 @@ class Wire:
         self._producer = Producer({**common, "linger.ms": 0, "message.max.bytes": 2_000_000})
         self._consumer = Consumer({**common, "group.id": "wire", "enable.auto.commit": False, "fetch.wait.max.ms": 50, "fetch.error.backoff.ms": 50})
         topics = self.topics
-        places = [TopicPartition(topic, number, 0) for topic in (topics.responses, topics.dead_letters) for number in range(PARTITIONS)]
+        places = [TopicPartition(topic, number, 0) for topic in (topics.responses, topics.dead_letters, topics.audit) for number in range(PARTITIONS)]
         self._consumer.assign(places)
         return self
 
@@ -128,7 +131,7 @@ class Wire:
         self, value: bytes | None, key: bytes | None, *, partition: int | None = None, headers: RawHeaders = (), timestamp_ms: int = 0
     ) -> tuple[int, int]:
         """Send a record to `interactions`; returns its partition and offset."""
-        done: list[Message] = []
+        done: list[Any] = []
         more = {} if partition is None else {"partition": partition}
         self._producer.produce(
             self.topics.interactions,
@@ -218,6 +221,9 @@ class Wire:
         if message.topic() == self.topics.responses:
             seen = _seen(message, headers, decode(message.value()))
             self.answers.setdefault(seen.body["event_id"], []).append(seen)
+            self.in_order.append(seen)
+        elif message.topic() == self.topics.audit:
+            self.audits.append(_seen(message, headers, decode(message.value())))
         else:
             seen = _seen(message, headers, {})
             place = int(seen.header("answerby.partition") or b"-1"), int(seen.header("answerby.offset") or b"-1")
@@ -225,7 +231,10 @@ class Wire:
 
 
 def _seen(message: Message, headers: tuple[tuple[str, bytes | None], ...], body: dict[str, Any]) -> Seen:
-    return Seen(message.partition(), message.offset(), message.timestamp()[1], message.key(), message.value(), headers, body)
+    partition, offset = message.partition(), message.offset()
+    assert partition is not None
+    assert offset is not None
+    return Seen(partition, offset, message.timestamp()[1], message.key(), message.value(), headers, body)
 
 
 def late_ms(seen: Seen) -> int:

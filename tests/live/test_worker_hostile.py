@@ -59,12 +59,12 @@ def nested(depth: int) -> Any:
     return value
 
 
-_HEAD = msgpack.packb(event())[1:]
+_HEAD: bytes = msgpack.packb(event())[1:]
 
 
 def with_field(name: str, raw: bytes) -> bytes:
     """A good event and one more field whose value is these bytes."""
-    return bytes([0x84]) + _HEAD + bytes(msgpack.packb(name)) + raw
+    return b"\x84" + _HEAD + bytes(msgpack.packb(name)) + raw
 
 
 DEAD: dict[str, tuple[bytes, str]] = {
