@@ -145,7 +145,14 @@ class Session(_Section, frozen=True, forbid_unknown_fields=True):
     instructions: Annotated[str, Meta(max_length=20_000, description="what the model is told first, in every prompt; stays in the prefix cache")] = (
         "You are a helpful assistant. Answer in one or two short sentences."
     )
-    turns: Annotated[int, Meta(ge=0, le=1000, description="last turns kept and put before the new message: more cost prefill time at every turn")] = 4
+    turns: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1000,
+            description="last turns put before the new message; the window grows to twice as many and is cut back, so that the prefix cache stays of use",
+        ),
+    ] = 4
     turn_chars: Annotated[int, Meta(ge=16, le=1_000_000, description="of each kept text; longer ones are kept by their end")] = 2000
     prompt_chars: Annotated[int, Meta(ge=64, description="of the whole prompt; older turns are left out first, then the start of the newest text")] = 8000
     answers_kept: Annotated[int, Meta(ge=1, le=10_000, description="last answers a session keeps, so that a repeated event gets the same bytes")] = 32

@@ -18,9 +18,15 @@ MAX_DECISIONS = 32
 
 
 def remember_turn(state: SessionState, turn: Turn, settings: Session) -> SessionState:
-    """The session after one more turn, bounded in turns and in characters; longer texts are kept by their end."""
+    """The session after one more turn, bounded in turns and in characters; longer texts are kept by their end.
+
+    The window moves by whole strides: at twice its length it is cut back to its length. A window that moved at every turn
+    would change the beginning of every prompt, and nothing but the instructions could stay in the prefix cache.
+    """
     short = msgspec.structs.replace(turn, user=turn.user[-settings.turn_chars :], reply=turn.reply[-settings.turn_chars :])
-    turns = (*state.turns, short)[-settings.turns :] if settings.turns else ()
+    turns = (*state.turns, short)
+    if len(turns) >= 2 * settings.turns:
+        turns = turns[-settings.turns :] if settings.turns else ()
     return msgspec.structs.replace(state, turns=turns, turn_count=state.turn_count + 1)
 
 

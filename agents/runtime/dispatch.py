@@ -59,7 +59,8 @@ class Dispatch:
             return decision
         ask = Ask(request.id, self._cancel)
         self._open[request.id] = (request, ask)
-        self._promises[request.id] = (work, 0.0)
+        if not work.probe:
+            self._promises[request.id] = (work, 0.0)
         if decision.now:
             client.ask(request, ask)
         return ask

@@ -16,6 +16,10 @@ HORIZON_STEPS = 400
 """Steps that a prediction looks ahead: beyond them, at 5 ms a step, lies a budget of seconds, and there the tail no longer decides."""
 
 
+PROBE_S = 1.0
+"""An idle engine that refuses is asked so often whether it is still that slow; the probe's own answer comes by its due all the same."""
+
+
 @dataclass(slots=True)
 class Work:
     """A request as the scheduler sees it. `due` is when its last token must be made, monotonic seconds."""
@@ -35,6 +39,8 @@ class Work:
     first_at: float = 0.0
     """When its first token was foreseen, at admission."""
     offered: float = 0.0
+    probe: bool = False
+    """Admitted to find out, not on a promise."""
     on_engine: bool = False
 
 
@@ -76,6 +82,7 @@ class Scheduler:
         self._works: dict[int, Work] = {}
         self._shares = Shares()
         self._step_ends = 0.0
+        self._stepped_at = float("-inf")
 
     @property
     def running(self) -> int:
@@ -96,7 +103,7 @@ class Scheduler:
         """Admit `work` if it and everybody admitted before it keep their dues."""
         alone, offered = self._predict([work], now), now
         now = max(now, self._step_ends)
-        if alone[work.id].met_at > work.due:
+        if alone[work.id].met_at > work.due and not self._may_probe(work, offered):
             late = alone[work.id].met_at - work.due
             return Refused("deadline", f"{work.need} tokens would be {late * 1000:.0f} ms late on an idle engine")
         full = self.running >= self._max_batch
@@ -105,7 +112,7 @@ class Scheduler:
         others = list(self._works.values())
         before = self._predict(others, now)
         after = self._predict([*others, work], now)
-        if after[work.id].met_at > work.due:
+        if after[work.id].met_at > work.due and others:
             return self._refuse(work, now, "it would be late behind those before it")
         hurt = next((other for other in others if before[other.id].met_at <= other.due < after[other.id].met_at), None)
         if hurt is not None:
@@ -135,6 +142,7 @@ class Scheduler:
     def stepped(self, batch: int, prefill_tokens: int, seconds: float, now: float) -> float | None:
         """The engine ended a step: learn from it, and foresee when the next one, which nobody can join, ends; returns the relative error."""
         error = self.cost.learn(batch, prefill_tokens, seconds)
+        self._stepped_at = now
         sims = self._start(self._on_engine())
         self._step_ends = now + self._advance(sims, now) if sims else now
         return error
@@ -152,6 +160,14 @@ class Scheduler:
     def clear(self) -> None:
         """The engine is gone, and all its work with it."""
         self._works.clear()
+
+    def _may_probe(self, work: Work, now: float) -> bool:
+        """Let one through now and then on an idle engine: figures that refuse everybody would never be corrected by anybody."""
+        if self._works or now - self._stepped_at < PROBE_S or work.due <= now:
+            return False
+        self._stepped_at = now
+        work.probe = True
+        return True
 
     def _on_engine(self) -> list[Work]:
         return [work for work in self._works.values() if work.on_engine]

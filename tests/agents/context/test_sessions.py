@@ -16,13 +16,16 @@ def turn(number: int, size: int = 10) -> Turn:
     return Turn(f"e{number}", number, "u" * size, "r" * size, "model")
 
 
-def test_window_keeps_the_last_turns() -> None:
-    """Older turns leave, the count of all goes on."""
-    state = SessionState()
-    for number in range(10):
+def test_window_keeps_the_last_turns_and_moves_in_strides() -> None:
+    """At least the last N turns are kept, fewer than twice as many, and the oldest one changes only once in N turns."""
+    state, oldest = SessionState(), []
+    for number in range(12):
         state = sessions.remember_turn(state, turn(number), Session(turns=3))
-    assert [item.event_id for item in state.turns] == ["e7", "e8", "e9"]
-    assert state.turn_count == 10
+        assert state.turns[-1].event_id == f"e{number}"
+        assert min(number + 1, 3) <= len(state.turns) < 6
+        oldest.append(state.turns[0].event_id)
+    assert len(set(oldest)) == 4
+    assert state.turn_count == 12
 
 
 def test_long_texts_are_kept_by_their_end() -> None:

@@ -35,12 +35,26 @@ def test_idle_engine_takes_what_fits() -> None:
 def test_what_no_engine_could_do_is_a_deadline_matter() -> None:
     """`deadline` when even an idle engine is too slow; `overload` when only the others are in the way."""
     busy = scheduler()
+    busy.stepped(1, 0, 0.011, 0.0)
     refused = busy.offer(work(1, due=0.05), 0.0)
     assert isinstance(refused, Refused)
     assert refused.reason == "deadline"
     results = [busy.offer(work(number, due=0.3), 0.0) for number in range(2, 30)]
     reasons = {result.reason for result in results if isinstance(result, Refused)}
     assert reasons == {"overload"}
+
+
+def test_pessimism_is_checked_on_an_idle_engine() -> None:
+    """Figures that refuse everybody are tried out once a second, so that a slow moment is not believed for good."""
+    slow = CostModel(PROFILE)
+    for _ in range(200):
+        slow.learn(1, 0, 0.1)
+    plan = Scheduler(slow, max_batch=8, waiting=0, prefill_chunk=32)
+    plan.stepped(1, 0, 0.1, 0.0)
+    assert isinstance(plan.offer(work(1, due=0.8), 0.5), Refused)
+    assert isinstance(plan.offer(work(2, due=1.8), 1.5), Admitted)
+    plan.end(2)
+    assert isinstance(plan.offer(work(3, due=1.9), 1.6), Refused)
 
 
 def test_expired_is_never_the_most_urgent() -> None:
@@ -123,7 +137,7 @@ def test_admitted_requests_keep_their_dues(arrivals: list[tuple[float, float, in
     admitted: dict[int, float] = {}
     for number, (gap, budget, prefill) in enumerate(arrivals):
         machine.run_until(machine.now + gap)
-        if machine.submit(number, budget=budget, prefill=prefill):
+        if machine.submit(number, budget=budget, prefill=prefill) and not machine.works[number].probe:
             admitted[number] = machine.now + budget
     machine.run_until(machine.now + 2.0)
     late = {number: (machine.met.get(number), due) for number, due in admitted.items() if machine.met.get(number, 1e9) > due + 1e-9}
