@@ -241,6 +241,18 @@ def test_a_merged_state_above_its_limit_is_put_aside(wire: Wire) -> None:
     assert wire.ask(message(session))["outcome"] == "model"
 
 
+def test_a_request_that_fails_fails_alone(rig: tuple[WorkerProcess, Wire]) -> None:
+    """`[[raise]]` gets the default, `engine_error`, at once; its neighbours in the batch and the engine go on."""
+    worker, wire = rig
+    beside = message(fresh("s"), "beside [[delay=500]]")
+    wire.send(beside)
+    body = wire.ask(message(fresh("s"), "[[raise]]"))
+    assert (body["outcome"], body["reason"], body["model"]) == ("default", "engine_error", None)
+    assert body["latency_ms"]["total"] < LONG_MS / 2
+    assert wire.answer(beside["event_id"]).body["outcome"] == "model"
+    assert [engine["restarts"] for engine in worker.readiness()["engines"]] == [0]
+
+
 def test_nothing_lags_at_the_end(rig: tuple[WorkerProcess, Wire]) -> None:
     """Every record of the module is released and counted once."""
     worker, wire = rig
