@@ -33,6 +33,8 @@ class Reply(msgspec.Struct, frozen=True):
     state: SessionState | None
     """The session afterwards; None leaves it as it is."""
     audit: AuditAction | None = None
+    wasted: tuple[tuple[str, int], ...] = ()
+    """Tokens made and not delivered, by model."""
 
 
 class Repeat(msgspec.Struct, frozen=True):
@@ -116,8 +118,9 @@ class Decider:
         stamps.model = given.times
         if inflight.stop.done() and inflight.stop.result() == "cancelled":
             given = Given("refused", "", reason="cancelled", times=given.times)
-            return Reply(given, walk.rungs, stamps, self._with_turn(state, event, given), "cancelled")
-        return Reply(given, walk.rungs, stamps, self._with_turn(state, event, given))
+            wasted = (*walk.wasted, *(((walk.given.model.name, walk.given.usage.completion_tokens),) if walk.given.model else ()))
+            return Reply(given, walk.rungs, stamps, self._with_turn(state, event, given), "cancelled", wasted)
+        return Reply(given, walk.rungs, stamps, self._with_turn(state, event, given), wasted=walk.wasted)
 
     def _question(self, event: InteractionEvent, state: SessionState) -> Question:
         options = event.answer

@@ -82,7 +82,7 @@ def build_engines(settings: Settings, metrics: Metrics) -> tuple[tuple[Engine, .
     needs: list[Need] = []
     for index, (model, places) in enumerate(zip(settings.models, placement.engines, strict=True)):
         files = find_files(model)
-        needs += [Need(f"models[{index}]", weight_bytes(files.path), model.kv_cache_mb * _MB if files.path else 0)] * model.replicas
+        needs += [Need(f"models[{index}]", weight_bytes(files.path), model.kv_cache_mb * _MB if files.path else 0)] * model.processes
         specs = [_with_profile(spec) for spec in engine_specs(model, files, places)]
         log.info("model", name=model.name, version=files.version, threads=[one.threads for one in places], cpus=[one.cpus for one in places])
         engines.append(Engine(specs, figures))

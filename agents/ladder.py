@@ -45,6 +45,8 @@ class Given(msgspec.Struct, frozen=True):
     usage: Usage = Usage()
     times: ModelTimes = ModelTimes()
     reason: Reason | None = None
+    wasted: int = 0
+    """Tokens made beyond those delivered."""
 
 
 class Declined(msgspec.Struct, frozen=True):
@@ -54,6 +56,8 @@ class Declined(msgspec.Struct, frozen=True):
     why: str
     reason: Reason | None
     times: ModelTimes = ModelTimes()
+    wasted: int = 0
+    """Tokens made for nothing."""
 
 
 class Budget(Protocol):
@@ -68,6 +72,10 @@ class RungProtocol(Protocol):
 
     name: str
 
+    @property
+    def label(self) -> str:
+        """What metrics call it; from configuration, never from an event."""
+
     async def answer(self, question: Question, budget: Budget) -> Given | Declined:
         """Answer, or decline and say why; never raises for what can be expected."""
 
@@ -79,6 +87,8 @@ class Walk(msgspec.Struct, frozen=True):
     rungs: tuple[Rung, ...]
     schedule_s: float
     """Seconds spent deciding, outside the model."""
+    wasted: tuple[tuple[str, int], ...] = ()
+    """Tokens made and not delivered, by rung."""
 
 
 class Ladder:
@@ -95,6 +105,7 @@ class Ladder:
         reason: Reason | None = None
         worked = 0.0
         times = ModelTimes()
+        wasted: list[tuple[str, int]] = []
         for rung in self._rungs:
             at = time.monotonic()
             if budget.stop.done():
@@ -103,16 +114,18 @@ class Ladder:
                 continue
             result = await rung.answer(question, budget)
             spent = time.monotonic() - at
+            if result.wasted:
+                wasted.append((rung.label, result.wasted))
             if isinstance(result, Given):
                 taken.append(Rung(rung.name, "answered", _ms(spent), result.finish_reason or ""))
-                return Walk(result, tuple(taken), max(0.0, time.monotonic() - began - worked - _sum(result.times)))
+                return Walk(result, tuple(taken), max(0.0, time.monotonic() - began - worked - _sum(result.times)), tuple(wasted))
             taken.append(Rung(rung.name, result.verdict, _ms(spent), result.why))
             reason = reason or result.reason
             worked += _sum(result.times)
             times = ModelTimes(times.queue + result.times.queue, times.prefill + result.times.prefill, times.generate + result.times.generate)
         taken.append(Rung("default", "answered", 0.0, ""))
         given = Given("default", default_text, reason=reason or "engine_unavailable", times=times)
-        return Walk(given, tuple(taken), max(0.0, time.monotonic() - began - worked))
+        return Walk(given, tuple(taken), max(0.0, time.monotonic() - began - worked), tuple(wasted))
 
 
 def _sum(times: ModelTimes) -> float:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, assert_never
 
 import msgspec
 
+from agents.cut import cut_cleanly
 from agents.ladder import Budget, Declined, Given, ModelTimes, Question
 from agents.runtime.ask import Ask, EngineFailed, Finished, GivenUp
 from agents.runtime.dispatch import Wanted
@@ -70,7 +71,7 @@ class ModelRung:
             return self._cut(ask, question, budget, asked)
         match outcome:
             case EngineFailed():
-                return Declined("failed", outcome.detail, outcome.reason, ModelTimes(queue=spent))
+                return Declined("failed", outcome.detail, outcome.reason, ModelTimes(queue=spent), wasted=outcome.tokens)
             case GivenUp():
                 return Declined("cut", outcome.why, outcome.reason, ModelTimes(queue=spent))
             case Finished():
@@ -103,7 +104,7 @@ class ModelRung:
         """An answer outside its constraint is never sent: a grammar that was cut short has not been met."""
         wanted = question.constraint
         if wanted is None or (done.finish_reason == "length" and wanted.choice is None):
-            return Declined("failed", "the answer did not end within max_tokens", "engine_error", times)
+            return Declined("failed", "the answer did not end within max_tokens", "engine_error", times, wasted=done.completion_tokens)
         if wanted.choice is None:
             self._structured_tokens += LEARN_SHARE * (done.completion_tokens - self._structured_tokens)
         data = None
@@ -112,13 +113,13 @@ class ModelRung:
         if wanted.choice is not None:
             text = text.strip() if text.strip() in wanted.choice else text
             if text not in wanted.choice:
-                return Declined("failed", "the answer was none of the choices", "engine_error", times)
+                return Declined("failed", "the answer was none of the choices", "engine_error", times, wasted=done.completion_tokens)
             finish = "choice"
         elif wanted.json_schema is not None:
             try:
                 data = msgspec.json.decode(text)
             except msgspec.DecodeError:
-                return Declined("failed", "the answer was not JSON", "engine_error", times)
+                return Declined("failed", "the answer was not JSON", "engine_error", times, wasted=done.completion_tokens)
         return Given(self._outcome, text, data=data, finish_reason=finish, model=self._ref(), usage=usage, times=times)
 
     def _cut(self, ask: Ask, question: Question, budget: Budget, asked: float) -> Given | Declined:
@@ -126,15 +127,23 @@ class ModelRung:
         first = min(ask.first_at or now, now)
         times = ModelTimes(prefill=first - asked, generate=now - first)
         if budget.stop.result() != "deadline":
-            return Declined("cut", str(budget.stop.result()), "cancelled", times)
+            return Declined("cut", str(budget.stop.result()), "cancelled", times, wasted=ask.tokens)
         return self._partial(ask.text, ask.tokens, Usage(0, 0, ask.tokens), question, times)
 
     def _partial(self, text: str, tokens: int, usage: Usage, question: Question, times: ModelTimes) -> Given | Declined:
         if question.constraint is not None:
-            return Declined("cut", "time ran out before the answer was complete", "deadline", times)
-        if tokens < self._engine.model.min_tokens or not text.strip():
-            return Declined("cut", f"time ran out after {tokens} tokens", "deadline", times)
-        return Given("partial", text.rstrip(), finish_reason="deadline", model=self._ref(), usage=usage, times=times, reason="deadline")
+            return Declined("cut", "time ran out before the answer was complete", "deadline", times, wasted=tokens)
+        need = self._engine.model.min_tokens
+        if tokens < need or not text.strip():
+            return Declined("cut", f"time ran out after {tokens} tokens", "deadline", times, wasted=tokens)
+        kept, left = cut_cleanly(text, tokens, keep_tokens=need)
+        usage = Usage(usage.prompt_tokens, usage.cached_tokens, left)
+        return Given("partial", kept, finish_reason="deadline", model=self._ref(), usage=usage, times=times, reason="deadline", wasted=tokens - left)
+
+    @property
+    def label(self) -> str:
+        """What metrics call the model."""
+        return self._ref().name
 
     def _ref(self) -> ModelRef:
         status = self._engine.status()[0]

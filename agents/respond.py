@@ -51,7 +51,7 @@ CROWD = 8
 class Responder:
     """One worker's intake: lines, timers, and the tasks that answer."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # wired in one place, and it needs them all
         self,
         settings: Settings,
         *,

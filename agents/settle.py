@@ -127,6 +127,8 @@ class Settler:
         if not await self._publisher.may_publish(inflight.partition):
             return
         fixed, records = self._fix(inflight, event, reply)
+        for model, tokens in reply.wasted:
+            self._metrics.tokens.labels(model, "wasted").inc(tokens)
         ahead = await self._publisher.write_ahead(records, self._tables, inflight.partition)
         self.lines.leave(inflight)
         await ahead

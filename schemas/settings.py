@@ -114,12 +114,20 @@ class Model(_Section, frozen=True, forbid_unknown_fields=True):
     hang_ms: Annotated[int, Meta(ge=100, le=60_000, description="silence of the step loop after which the engine is killed and replaced")] = 1000
     start_ms: Annotated[int, Meta(ge=1000, description="longest load and warm-up before the engine is killed and tried again")] = 120_000
     kv_cache_mb: Annotated[int, Meta(ge=1, description="KV cache, reserved at load and counted against the memory limit")] = 512
-    prefill_chunk: Annotated[int, Meta(ge=16, le=8192, description="most tokens in one step; small keeps steps short while a prompt is read")] = 64
+    prefill_chunk: Annotated[int, Meta(ge=16, le=8192, description="most tokens in one step; small keeps steps short while a prompt is read")] = 32
     replicas: Annotated[int, Meta(ge=1, le=64, description="engine processes of this model")] = 1
+    standby: Annotated[
+        int, Meta(ge=0, le=8, description="further processes kept warm, which serve only while another is being replaced")
+    ] = 0
     waiting: Annotated[int, Meta(ge=0, description="requests that may wait for a place in the batch; more are refused as `overload`")] = 32
     text: Annotated[str, Meta(min_length=1, description="scripted only: what it says, repeated up to the tokens asked for")] = "This is a scripted answer."
     token_ms: Annotated[float, Meta(ge=0, description="scripted only: one step")] = 0.0
     prefill_ms_per_token: Annotated[float, Meta(ge=0, description="scripted only")] = 0.0
+
+    @property
+    def processes(self) -> int:
+        """Engine processes in all."""
+        return self.replicas + self.standby
 
 
 class Ladder(_Section, frozen=True, forbid_unknown_fields=True):

@@ -25,6 +25,12 @@ BUSY_S = 1.7
 """A silent process that is running (or waiting for a disk) may be in a long native step on a crowded machine; it gets this long where hang_ms is
 shorter, since a replacement costs seconds of no answers. A stopped or sleeping one gets hang_ms. Found within 2 s in either case."""
 
+WORST_STEPS = 3
+"""Times the longest foreseen step: a step that takes three times as long as it ever should does not end."""
+
+LONGEST_HANG_S = 1.7
+"""However slow the model, a hang is found within two seconds."""
+
 READS_A_TURN = 4
 """Reads of one engine before the loop serves others: a flood of frames cannot starve the timers."""
 
@@ -38,8 +44,9 @@ log = logging.getLogger("answerby.engine")
 class EngineClient:
     """Owns one child process from spawn to join. Nothing of it outlives it: pipe, requests and half-read frames die with the generation."""
 
-    def __init__(self, spec: EngineSpec, on_step: Callable[[Step], None]) -> None:
+    def __init__(self, spec: EngineSpec, on_step: Callable[[Step], None], worst_step_s: Callable[[], float] = lambda: 0.0) -> None:
         self._spec = spec
+        self._worst_step_s = worst_step_s
         self._on_step = on_step
         self._loop = asyncio.get_running_loop()
         self._splitter = FrameSplitter()
@@ -213,7 +220,7 @@ class EngineClient:
             return
         self._on_readable()
         model = self._spec.model
-        limit = (model.hang_ms if self.ready else model.start_ms) / 1000
+        limit = self._hang_s() if self.ready else model.start_ms / 1000
         now = self._loop.time()
         silent = now - self._heard > limit
         if silent and now - self._heard < BUSY_S and self._process is not None and self._process.busy():
@@ -225,6 +232,10 @@ class EngineClient:
             self._end("it does not read its pipe")
         else:
             self._check = self._loop.call_later(model.hang_ms / 1000 / CHECKS_A_HANG, self._watch)
+
+    def _hang_s(self) -> float:
+        """Silence that means a hang: hang_ms, or a few times the longest step that is foreseen where that is more."""
+        return max(self._spec.model.hang_ms / 1000, min(WORST_STEPS * self._worst_step_s(), LONGEST_HANG_S))
 
     def _end(self, why: str) -> None:
         """The one way out: kill, and give every open request its end."""

@@ -69,7 +69,7 @@ def place(models: Sequence[Model], cores: Cores, worker: Sequence[int] | None = 
         _require_allowed(f"models[{index}].cpus", model.cpus, cores)
     pool = _engine_pool(models, cores, worker) if 1 < len(cores.ids) <= SMALL_MACHINE else None
     turn = cycle(pool) if pool else None
-    engines = tuple(tuple(_place_one(model, cores, turn, len(pool or ())) for _ in range(model.replicas)) for model in models)
+    engines = tuple(tuple(_place_one(model, cores, turn, len(pool or ())) for _ in range(model.processes)) for model in models)
     if worker is not None:
         return Placement(engines, tuple(sorted(set(worker))))
     taken = {core for places in engines for one in places for core in one.cpus or ()}

@@ -84,6 +84,10 @@ class Dispatch:
         self._let_in(now)
         return error
 
+    def worst_step_s(self) -> float:
+        """The longest step that is foreseen: a full batch and a whole chunk of prompt."""
+        return self.scheduler.worst_step_s()
+
     def gone(self) -> None:
         """The process has died: what it was doing has failed already, what waited for it is given up."""
         for _, ask in self._open.values():

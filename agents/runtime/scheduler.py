@@ -94,6 +94,10 @@ class Scheduler:
         """Requests admitted that wait for a place in the batch."""
         return len(self._works) - self.running
 
+    def worst_step_s(self) -> float:
+        """Seconds of the longest step that can be asked for."""
+        return self.cost.bound_s(self._max_batch, self._chunk)
+
     def is_waiting(self, request_id: int) -> bool:
         """Whether a request is admitted and has no place in the batch yet."""
         work = self._works.get(request_id)

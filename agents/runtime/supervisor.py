@@ -164,9 +164,12 @@ class Engine:
         return min(ready or self._replicas, key=lambda replica: replica.open_requests).ask(request)
 
     def offer(self, request: Generate, wanted: Wanted, *, affinity: int = 0) -> Ask | Refused:
-        """Let the scheduler of a ready replica decide: first the one that `affinity` names, whose cache may know the session, then the others."""
+        """Let the scheduler of a ready replica decide: first the one that `affinity` names, whose cache may know the session, then the others.
+
+        Standby replicas come last in the list: they serve while one before them does not.
+        """
         request = msgspec.structs.replace(request, id=next(self._ids))
-        ready = [replica for replica in self._replicas if replica.state == "ready"]
+        ready = [replica for replica in self._replicas if replica.state == "ready"][: self.model.replicas]
         refused: list[Refused] = []
         start = affinity % len(ready) if ready else 0
         for replica in (*ready[start:], *ready[:start]):
@@ -224,7 +227,7 @@ class _Replica:
     async def start(self) -> str | None:
         """The first generation; None when it is warm, else why it is not."""
         self._enter("starting")
-        client = self._client = EngineClient(self._spec, self._on_step)
+        client = self._client = EngineClient(self._spec, self._on_step, self.dispatch.worst_step_s)
         said = await client.start()
         if isinstance(said, str):
             await client.stop(0)
@@ -267,7 +270,7 @@ class _Replica:
             await client.stop(0)
             if await self._stops_within(self._backoff.next_delay(healthy_s)):
                 return
-            client = self._client = EngineClient(self._spec, self._on_step)
+            client = self._client = EngineClient(self._spec, self._on_step, self.dispatch.worst_step_s)
             said = await client.start()
             if not isinstance(said, str):
                 self._take_profile(said)
