@@ -91,6 +91,8 @@ class SessionLines:
 
     def __init__(self, begin: Callable[[Inflight], None], lead: Callable[[], float]) -> None:
         self._lines: dict[SessionId, deque[Inflight]] = {}
+        self._last: dict[SessionId, asyncio.Future[None]] = {}
+        """By session, the `handed` of its newest event while it is open: an event has left its line before its response has left the worker."""
         self._begin = begin
         self._lead = lead
 
@@ -100,8 +102,7 @@ class SessionLines:
     def join(self, inflight: Inflight) -> None:
         """Put an event at the end of its line, and pull earlier dues forward to its own."""
         line = self._lines.setdefault(inflight.session, deque())
-        if line:
-            inflight.before = line[-1].handed
+        self._follow(inflight)
         line.append(inflight)
         if not inflight.deadline.expired and inflight.interaction is not None:
             lead = self._lead()
@@ -111,6 +112,17 @@ class SessionLines:
                     earlier.pull(inflight.due, lead)
         if line[0] is inflight:
             self._begin(inflight)
+
+    def _follow(self, inflight: Inflight) -> None:
+        session, handed = inflight.session, inflight.handed
+        inflight.before = self._last.get(session)
+        self._last[session] = handed
+
+        def forget(done: asyncio.Future[None]) -> None:
+            if self._last.get(session) is done:
+                del self._last[session]
+
+        handed.add_done_callback(forget)
 
     def leave(self, inflight: Inflight) -> None:
         """The head's new session value is staged (or its event is dropped): the next one may read it."""
