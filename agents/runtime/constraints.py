@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from agents.runtime.backend import RequestRefused
 from schemas.inference import Constraint
@@ -86,3 +87,9 @@ def _depth(text: str, opening: str, closing: str) -> int:
 def _escaped(text: str) -> str:
     """Only what the grammar's regex dialect treats specially, so that other characters stay as they are."""
     return re.sub(r"([\\.^$*+?{}\[\]()|/-])", r"\\\1", text).replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+
+
+def settled_label(choice: Sequence[str], said: str) -> str | None:
+    """The one label that begins with what was said; None while several do. Whole answers are decided by their first differing token."""
+    left = {label for label in choice if label.startswith(said)}
+    return left.pop() if len(left) == 1 else None

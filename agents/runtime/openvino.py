@@ -9,7 +9,6 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,9 @@ from agents.runtime.backend import Ended, Loaded, RequestRefused, StepResult
 from agents.runtime.constraints import choice_regex, require_modest
 from agents.runtime.grammar_probe import GrammarProbe
 from agents.runtime.model_files import read_facts
-from agents.runtime.pieces import TextStream
 from agents.runtime.prefix import BLOCK_TOKENS, PrefixMirror
 from agents.runtime.prompt import PromptBuilder
+from agents.runtime.runs import Run
 from agents.runtime.spec import EngineSpec
 from agents.runtime.stops import StopCutter
 from schemas.errors import SetupError
@@ -42,33 +41,14 @@ CHARS_A_TOKEN = 64
 _TAG = re.compile(rb"[<\[].+[>\]]", re.DOTALL)
 
 
-@dataclass(slots=True, eq=False)
-class _Run:
-    """A request in the pipeline, or waiting for KV blocks (then `handle` is None)."""
-
-    request: Generate
-    prompt: list[int]
-    blocks: int
-    config: Any
-    cutter: StopCutter
-    handle: Any = None
-    cached: int = 0
-    prefill_left: int = 0
-    generated: list[int] = field(default_factory=list)
-    stream: TextStream = field(default_factory=TextStream)
-    delivered: int = 0
-    spoke: bool = False
-    stopped: bool = False
-
-
 class OpenVinoBackend:
     """Owns one pipeline; every method runs on the step loop's thread."""
 
     def __init__(self, spec: EngineSpec, clock: Callable[[], float] = time.monotonic) -> None:
         self._spec = spec
         self._clock = clock
-        self._running: list[_Run] = []
-        self._pending: deque[_Run] = deque()
+        self._running: list[Run] = []
+        self._pending: deque[Run] = deque()
         self._pipeline: Any = None
 
     def load(self) -> Loaded:
@@ -127,7 +107,7 @@ class OpenVinoBackend:
             self._refuse_long(f"{len(prompt)} tokens", len(prompt) + room)
         new_tokens = min(request.max_tokens, room)
         config = self._config(request, new_tokens)
-        self._pending.append(_Run(request, prompt, self._blocks_for(len(prompt) + new_tokens), config, StopCutter(request.stop)))
+        self._pending.append(Run(request, prompt, self._blocks_for(len(prompt) + new_tokens), config, StopCutter(request.stop)))
         self._hand_over()
 
     def end(self, request_id: int, reason: FinishReason) -> Ended:
@@ -208,7 +188,7 @@ class OpenVinoBackend:
             run.handle = self._pipeline.add_request(run.request.id, ov.Tensor(np.array([run.prompt], np.int64)), run.config)
             self._running.append(run)
 
-    def _read(self, run: _Run) -> tuple[int, str | None]:
+    def _read(self, run: Run) -> tuple[int, str | None]:
         """New tokens, and how it ended if it did: `stop`, `length`, or `ignored` when the pipeline gave it up."""
         before, end = len(run.generated), None
         if run.handle.can_read():
@@ -229,7 +209,7 @@ class OpenVinoBackend:
             run.stream.add(token)
         return new, end
 
-    def _account_prefill(self, gained: list[tuple[_Run, int, str | None]]) -> int:
+    def _account_prefill(self, gained: list[tuple[Run, int, str | None]]) -> int:
         """Prompt tokens read in the step: all that was left of those that began to speak, the rest of the chunk in order."""
         spoke = [run for run, new, _ in gained if new and run.prefill_left]
         total = sum(run.prefill_left for run in spoke)
@@ -245,7 +225,7 @@ class OpenVinoBackend:
                 total += size
         return total
 
-    def _texts(self, runs: list[_Run]) -> list[Delta]:
+    def _texts(self, runs: list[Run]) -> list[Delta]:
         """What the requests say in this step; one call decodes for all."""
         if not runs:
             return []
@@ -253,14 +233,15 @@ class OpenVinoBackend:
         deltas: list[Delta] = []
         for index, run in enumerate(runs):
             new = run.stream.advance(texts[2 * index], texts[2 * index + 1])
-            out = run.cutter.feed(new)
-            run.spoke, run.stopped = True, out.stopped
+            rest = run.rest_of_label(new)
+            out = run.cutter.feed(new + (rest or ""))
+            run.spoke, run.stopped = True, out.stopped or rest is not None
             run.delivered += out.tokens
             if out.text:
                 deltas.append(Delta(run.request.id, out.text, out.tokens))
         return deltas
 
-    def _settle(self, run: _Run, end: str | None, ended: list[Ended], failed: list[Failed]) -> None:
+    def _settle(self, run: Run, end: str | None, ended: list[Ended], failed: list[Failed]) -> None:
         if end == "ignored":
             self._forget(run)
             failed.append(Failed(run.request.id, "no_kv_cache: the pipeline gave the request up; raise kv_cache_mb"))
@@ -273,14 +254,14 @@ class OpenVinoBackend:
         elif end is not None:
             ended.append(self._ended(run, "stop" if end == "stop" else "length"))
 
-    def _ended(self, run: _Run, reason: FinishReason) -> Ended:
+    def _ended(self, run: Run, reason: FinishReason) -> Ended:
         self._forget(run)
         rest = run.cutter.flush()
         run.delivered += rest.tokens
         tail = Delta(run.request.id, rest.text, rest.tokens) if rest.text else None
         return Ended(run.request.id, reason, len(run.prompt), run.cached, run.delivered, tail)
 
-    def _forget(self, run: _Run) -> None:
+    def _forget(self, run: Run) -> None:
         self._running.remove(run)
         if not run.prefill_left:
             self._mirror.remember([*run.prompt, *run.generated[:-1]])
@@ -298,7 +279,7 @@ class OpenVinoBackend:
         for index, length in enumerate(lengths):
             request = Generate(index, (), WARM_TOKENS, self._clock(), constraint=constraint)
             prompt = [(length * 31 + index * 17 + position) % self._tokens.size for position in range(length)]
-            self._pending.append(_Run(request, prompt, self._blocks_for(length + WARM_TOKENS), self._config(request, WARM_TOKENS), StopCutter(())))
+            self._pending.append(Run(request, prompt, self._blocks_for(length + WARM_TOKENS), self._config(request, WARM_TOKENS), StopCutter(())))
         self._hand_over()
         while self.step_at is not None:
             self.step()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.runtime.backend import RequestRefused
-from agents.runtime.constraints import MAX_DEPTH, MAX_REGEX, choice_regex, require_modest
+from agents.runtime.constraints import MAX_DEPTH, MAX_REGEX, choice_regex, require_modest, settled_label
 from schemas.inference import Constraint
 
 
@@ -52,3 +52,12 @@ def test_choices_become_a_regex_of_exactly_them(choices: list[str]) -> None:
     pattern = re.compile(choice_regex(tuple(choices)))
     assert all(pattern.fullmatch(choice) for choice in choices)
     assert not any(pattern.fullmatch(other) for other in ("zz", "", "ab" * 9) if other not in choices)
+
+
+@pytest.mark.parametrize(
+    ("said", "label"),
+    [("", None), ("b", "blue"), ("re", None), ("red", None), ("red w", "red wine"), ("x", None)],
+)
+def test_choice_is_settled_by_the_first_difference(said: str, label: str | None) -> None:
+    """A label is known as soon as no other one begins with what was said."""
+    assert settled_label(("blue", "red", "red wine"), said) == label
