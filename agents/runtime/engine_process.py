@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
     try:
         backend = make_backend(spec)
         loaded = backend.load()
-        measured = calibrate(backend, spec, cpu=spec.cpu_name) if spec.calibrate else None
+        measured = calibrate(backend, spec, cpu=spec.cpu_name, rounds=spec.calibrate_rounds) if spec.calibrate else None
         cost = CostModel(measured or profile_of(spec))
         loop = StepLoop(sock, backend, cost, chunk=spec.model.prefill_chunk)
         threads, cpus = spec.threads, tuple(sorted(os.sched_getaffinity(0)))

@@ -37,6 +37,7 @@ class EngineSpec(msgspec.Struct, frozen=True):
         cpus: cores to pin to; None leaves the process unpinned.
         profile: what its steps cost on this machine; None before it was measured.
         calibrate: measure that after warm-up, before serving.
+        calibrate_rounds: how often each batch size is measured then; 2 delay a start by a few seconds and give medians, tails need more.
         cpu_name: the machine that the measurement is for.
         cache_dir: absolute, where compiled models may be kept; not used while OpenVINO cannot read them back (docs/decisions/0011).
     """
@@ -49,6 +50,7 @@ class EngineSpec(msgspec.Struct, frozen=True):
     cache_dir: str = ""
     profile: CostProfile | None = None
     calibrate: bool = False
+    calibrate_rounds: int = 2
     cpu_name: str = ""
 
 
