@@ -37,6 +37,11 @@ class WorkerProcess:
         return self._process.pid
 
     @property
+    def running(self) -> bool:
+        """Whether it was started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
     def port(self) -> int | None:
         """Where this start listens, once it has said so in its log."""
         for line in self._log.read_bytes()[self._seen :].splitlines():

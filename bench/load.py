@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgpack
 import msgspec
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+from bench.arrivals import even_moments, poisson_moments
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,7 @@ class LoadClient:
         self._producer: AIOKafkaProducer | None = None
         self._consumer: AIOKafkaConsumer | None = None
         self._reader: asyncio.Task[None] | None = None
+        self._arrived = asyncio.Event()
         self.result = LoadResult()
 
     async def __aenter__(self) -> LoadClient:
@@ -104,6 +107,7 @@ class LoadClient:
         self._consumer.assign(assigned)
         for partition, end in (await self._consumer.end_offsets(assigned)).items():
             self._consumer.seek(partition, end)
+        await self._producer.partitions_for(f"{self._prefix}interactions")  # or the first event would wait for it
         self._reader = asyncio.create_task(self._read())
         return self
 
@@ -127,23 +131,27 @@ class LoadClient:
 
     async def send_open_loop(self, make: Callable[[int], dict[str, Any]], *, rate: float, seconds: float, poisson: bool = False, seed: int = 7) -> None:
         """Send `rate` events a second for `seconds`, evenly or as a Poisson process."""
-        generator = random.Random(seed)
+        await self.send_at(poisson_moments(rate, seconds, seed) if poisson else even_moments(rate, seconds), make)
+
+    async def send_at(self, moments: Sequence[float], make: Callable[[int], dict[str, Any]]) -> list[float]:
+        """Send one event at each of `moments` (seconds from now, ascending); how late each left, in seconds, which is this client's own doing."""
         began = time.monotonic()
-        due = 0.0
-        index = 0
-        while due < seconds:
-            wait = began + due - time.monotonic()
+        lags: list[float] = []
+        for index, moment in enumerate(moments):
+            wait = began + moment - time.monotonic()
             if wait > 0:
                 await asyncio.sleep(wait)
+            lags.append(time.monotonic() - began - moment)
             await self.send(make(index))
-            index += 1
-            due += generator.expovariate(rate) if poisson else 1 / rate
+        return lags
 
     async def await_all(self, seconds: float) -> None:
         """Wait until every sent event has a response, at most `seconds`."""
-        end = time.monotonic() + seconds
-        while self.result.lost and time.monotonic() < end:
-            await asyncio.sleep(0.05)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self.result.lost:
+                    self._arrived.clear()
+                    await self._arrived.wait()
 
     async def _read(self) -> None:
         assert self._consumer is not None
@@ -151,3 +159,4 @@ class LoadClient:
             response = decode(message.value)
             received = Received(time.time(), message.partition, message.offset, message.value, response)
             self.result.received.setdefault(response["event_id"], []).append(received)
+            self._arrived.set()

@@ -20,10 +20,12 @@ from bench.load import LoadClient, quantile
 from streams.broker.testing import running_broker
 
 
-async def survive(workers: list[WorkerProcess], bootstrap: str, *, rate: float, seconds: float, kills: int, sessions: int = 50) -> dict[str, Any]:
+async def survive(
+    workers: list[WorkerProcess], bootstrap: str, *, rate: float, seconds: float, kills: int, sessions: int = 50, prefix: str = ""
+) -> dict[str, Any]:
     """Send for `seconds`, kill and restart workers in turn, wait for the rest, and count."""
     generator = random.Random(11)
-    async with LoadClient(bootstrap) as client:
+    async with LoadClient(bootstrap, prefix=prefix) as client:
 
         def make(index: int) -> dict[str, Any]:
             return {"event_id": f"e{index}", "session_id": f"s{index % sessions}", "text": f"turn {index} [[tokens=6]]", "deadline_ms": 2000}
