@@ -50,6 +50,14 @@ def stage_bar(response: Mapping[str, Any], cells: int = BAR_CELLS) -> Text:
     return bar.append("▏", "bright_black")
 
 
+def legend() -> Text:
+    """What a bar's parts stand for."""
+    text = Text()
+    for name, _stages, glyph, style in PARTS:
+        text.append(f"{glyph} ", style).append(f"{name}  ", "bright_black")
+    return text.append("─ time left", "bright_black")
+
+
 def stage_list(response: Mapping[str, Any]) -> str:
     """The parts that took time, as `queue 2 · prefill 60 · generate 340 ms`."""
     latency = response["latency_ms"]

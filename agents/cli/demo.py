@@ -17,7 +17,7 @@ from cyclopts import Parameter
 from rich.console import Console
 from rich.text import Text
 
-from agents.cli.answer_view import answer_line, dead_letter_line, reasons
+from agents.cli.answer_view import answer_line, dead_letter_line, legend, reasons
 from agents.cli.children import Child, await_ready, interruptible
 from agents.cli.config import load_settings
 from agents.cli.demo_log import EXAMPLE_LOG, Planned, read_log
