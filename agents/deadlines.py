@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import bisect
+import time
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
 from schemas.deadline import Deadline
@@ -24,6 +26,9 @@ RECEIPT_S = 0.003
 
 WINDOW = 2000
 """Publishes that the quantile is taken over: p99.9 needs a thousand, and the last minutes matter most."""
+
+REMEMBERED_S = 300.0
+"""A stall of the broker is forgotten after so long even where events are few: it would shorten every budget for hours."""
 
 ENOUGH = 200
 """Fewer samples say nothing about a tail."""
@@ -84,23 +89,26 @@ class FixedReserve:
 class MeasuredReserve:
     """The p99.9 of the last publishes, plus the receipt."""
 
-    def __init__(self) -> None:
-        self._recent: deque[float] = deque()
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._recent: deque[tuple[float, float]] = deque()
         self._sorted: list[float] = []
 
     def seconds(self) -> float:
         """The measured quantile within its bounds; a fixed start until enough is known."""
         if len(self._sorted) < ENOUGH:
             return FIRST_RESERVE_S
-        rank = min(len(self._sorted) - 1, int(len(self._sorted) * QUANTILE))
+        above = max(1, round(len(self._sorted) * (1 - QUANTILE)))  # fewer than a thousand samples: the slowest one is chance, not a tail
+        rank = len(self._sorted) - 1 - above
         return min(max(self._sorted[rank] + RECEIPT_S, MIN_RESERVE_S), MAX_RESERVE_S)
 
     def note(self, seconds: float) -> None:
         """Add a measurement, forget the oldest beyond the window."""
-        self._recent.append(seconds)
+        now = self._clock()
+        self._recent.append((now, seconds))
         bisect.insort(self._sorted, seconds)
-        if len(self._recent) > WINDOW:
-            del self._sorted[bisect.bisect_left(self._sorted, self._recent.popleft())]
+        while len(self._recent) > WINDOW or now - self._recent[0][0] > REMEMBERED_S:
+            del self._sorted[bisect.bisect_left(self._sorted, self._recent.popleft()[1])]
 
 
 def reserve_for(section: DeadlineSection) -> Reserve:

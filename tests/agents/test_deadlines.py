@@ -95,3 +95,20 @@ def test_reserve_follows_the_measured_tail() -> None:
     for _ in range(10):
         reserve.note(30.0)
     assert reserve.seconds() == MAX_RESERVE_S
+
+
+def test_one_stall_is_not_a_tail_and_is_forgotten() -> None:
+    """The slowest publish of a few hundred says nothing about one in a thousand, and old ones say nothing about now."""
+    now = 0.0
+    reserve = MeasuredReserve(lambda: now)
+    reserve.note(0.2)
+    for _ in range(300):
+        now += 0.25
+        reserve.note(0.004)
+    assert reserve.seconds() == pytest.approx(0.007)
+    reserve.note(0.2)
+    assert reserve.seconds() > 0.1
+    for _ in range(1300):
+        now += 0.25
+        reserve.note(0.004)
+    assert reserve.seconds() == pytest.approx(0.007)
