@@ -146,10 +146,9 @@ class _Demo:
             await asyncio.gather(playing, living, return_exceptions=True)
 
     async def _play(self, planned: tuple[Planned, ...]) -> None:
-        seconds = planned[-1].at_s
-        self._console.print(
-            f"[bright_black]log[/]     {len(planned)} records over {seconds:.0f} s; a bar is the event's budget, its parts where the time went\n"
-        )
+        self._console.print(f"[bright_black]log[/]     {len(planned)} records over {planned[-1].at_s:.0f} s; a bar is an event's budget:")
+        self._console.print(Text("        ").append_text(legend()), soft_wrap=True)
+        self._console.print()
         async with Tail(self._settings, [self._names.responses, self._names.dead_letters]) as tail, EventSender(self._settings) as sender:
             reading = asyncio.create_task(self._read(tail), name="demo-reader")
             sending: list[asyncio.Task[None]] = []
