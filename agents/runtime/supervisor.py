@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 from collections.abc import Sequence
@@ -277,13 +278,11 @@ class _Replica:
                 self._enter("ready")
 
     async def _stops_within(self, delay_s: float) -> bool:
-        if delay_s <= 0:
-            return self._stopping.is_set()
-        try:
-            await asyncio.wait_for(self._stopping.wait(), delay_s)
-        except TimeoutError:
-            return False
-        return True
+        if delay_s > 0:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), delay_s)
+        # Asked afresh: a stop that comes in the same turn of the loop as the time-out must not be followed by a new process.
+        return self._stopping.is_set()
 
     def _enter(self, state: State) -> None:
         self._state = state
