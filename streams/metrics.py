@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
 
 from schemas.inference import Step
 
@@ -12,6 +16,9 @@ SLACK_BUCKETS = (-1.0, -0.5, -0.2, -0.1, -0.05, -0.02, -0.01, 0.0, 0.005, 0.01, 
 
 ERROR_BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0)
 """Relative errors: 0.1 is what the scheduler should stay below at the median."""
+
+BATCH_BUCKETS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256)
+"""Requests that one step served; 0 is a step that only read prompts."""
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -50,6 +57,9 @@ class Metrics:
         self.step_error = Histogram(
             "answerby_step_error_ratio", "Foreseen against measured time of a step", ["model"], buckets=ERROR_BUCKETS, registry=registry
         )
+        self.batch = Histogram("answerby_engine_batch_requests", "Requests that made a token in a step", ["model"], buckets=BATCH_BUCKETS, registry=registry)
+        self.kv_cache = gauge("answerby_engine_kv_cache_bytes", "KV cache reserved for an engine", "model", "replica")
+        self.prefix_hits = gauge("answerby_prefix_cache_hit_ratio", "Share of prompt tokens found in the prefix cache, since the worker started", "model")
         self.promises = counter("answerby_admission_promises_total", "Admitted requests that got what they need, within the bound or not", "model", "kept")
         self.waiting = gauge("answerby_waiting_requests", "Requests that wait for a place in an engine's batch")
         self.running = gauge("answerby_running_requests", "Requests in engines' batches")
@@ -64,7 +74,36 @@ class Metrics:
     def observe_step(self, model: str, step: Step) -> None:
         """An engine has done a step."""
         self.step.labels(model).observe(step.seconds)
+        if step.seconds > 0:
+            self.batch.labels(model).observe(step.batch)
 
     def render(self) -> bytes:
         """The exposition text; takes milliseconds, so call it off the loop."""
+        self._set_hit_ratios()
         return generate_latest(self.registry)
+
+    def _set_hit_ratios(self) -> None:
+        """Made of the counters when somebody looks, so that the two never disagree."""
+        counts = {(sample.labels["model"], sample.labels["kind"]): sample.value for family in self.tokens.collect() for sample in family.samples}
+        for model in {model for model, _kind in counts}:
+            cached, read = counts.get((model, "cached"), 0.0), counts.get((model, "prompt"), 0.0)
+            if cached + read > 0:
+                self.prefix_hits.labels(model).set(cached / (cached + read))
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One line of an exposition: a counter's, a gauge's, or one bucket's cumulative count (label `le`)."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+def parse_exposition(text: str) -> tuple[Sample, ...]:
+    """Read what `render` wrote, here or in another worker.
+
+    Raises:
+        ValueError: it is not an exposition.
+    """
+    return tuple(Sample(sample.name, sample.labels, sample.value) for family in text_string_to_metric_families(text) for sample in family.samples)

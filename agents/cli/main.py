@@ -21,10 +21,11 @@ COMMANDS = {
     "up": ("agents.cli.up:up", "Run broker and worker on this machine, until Ctrl-C."),
     "send": ("agents.cli.send:send", "Send one event and print its answer."),
     "watch": ("agents.cli.watch:watch", "Print answers as they come."),
+    "top": ("agents.cli.top:top", "Show what the workers are doing, live."),
     "worker": ("agents.cli.worker:worker", "Answer events until SIGTERM or Ctrl-C."),
     "broker": ("agents.cli.broker:broker", "Run a real Apache Kafka on this machine."),
     "topics": ("agents.cli.topics:app", "Create and check the topics."),
-    "models": ("agents.cli.models:app", "Pull, list and inspect the models of this machine."),
+    "models": ("agents.cli.models:app", "Pull, list, inspect, measure and compare the models of this machine."),
     "config": ("agents.cli.config:app", "Write, check and show the settings."),
 }
 """Every command by the path of what runs it, so that its imports wait until it is called; the order is that of a first acquaintance."""

@@ -1,4 +1,4 @@
-"""`answerby models pull|list|inspect`: the operator's view of the models on this machine; what they call is `agents.models`."""
+"""`answerby models pull|list|inspect`: the operator's view of the models on this machine; measuring them is `calibrate` and `compare`, beside this file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from agents.models.manifest import FileCheck, Manifest
     from agents.models.pull import Progress as Report
 
-app = cyclopts.App(name="models", help="Pull, list and inspect the models of this machine.")
+app = cyclopts.App(name="models", help="Pull, list, inspect, measure and compare the models of this machine.")
+app.command("agents.cli.calibrate:calibrate", name="calibrate")
+app.command("agents.cli.compare:compare", name="compare")
 
 _TEMPLATE_LINES = 6
 _LINE_EVERY_S = 2.0
