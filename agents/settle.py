@@ -17,6 +17,7 @@ from schemas.audit import AuditAction, AuditRecord
 from schemas.dead_letters import Undecodable
 from schemas.deadline import Clock
 from schemas.events import InteractionEvent
+from schemas.responses import STAGES
 from schemas.session import KeptAnswer
 from streams.publish import KeptRecord
 
@@ -56,6 +57,7 @@ class Settler:
         self._store = store
         self._decider = decider
         self._metrics = metrics
+        self._stages = {stage: metrics.stage.labels(stage) for stage in (*STAGES, "publish")}
         self._reserve = reserve
         self._clock = clock
         self._limits = limits
@@ -243,8 +245,8 @@ class Settler:
         metrics.reserve.set(self._reserve.seconds())
         self._count(response.outcome, response.reason)
         for stage, seconds in fixed.stages.items():
-            metrics.stage.labels(stage).observe(seconds)
-        metrics.stage.labels("publish").observe(publish)
+            self._stages[stage].observe(seconds)
+        self._stages["publish"].observe(publish)
         metrics.response.labels(response.outcome).observe(response.latency_ms.total / 1000)
         slack = inflight.due - now
         metrics.slack.observe(slack)

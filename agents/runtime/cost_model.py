@@ -52,6 +52,7 @@ class CostModel:
         self._drift = 1.0
         self._ratios.clear()
         self._sorted.clear()
+        self.spread = self._tail()
 
     def step_s(self, batch: int, prefill_tokens: int = 0) -> float:
         """The likely seconds of a step that makes `batch` tokens and reads `prefill_tokens`."""
@@ -61,8 +62,7 @@ class CostModel:
         """Seconds that such a step rarely exceeds."""
         return self.step_s(batch, prefill_tokens) * self.spread
 
-    @property
-    def spread(self) -> float:
+    def _tail(self) -> float:
         """How far above its prediction a step may come, as a factor."""
         if len(self._sorted) < ENOUGH:
             first = self.profile.steps[0]
@@ -81,6 +81,7 @@ class CostModel:
             del self._sorted[bisect.bisect_left(self._sorted, self._ratios.popleft())]
         step = min(max(ratio, 0.5), 2.0)
         self._drift = min(MAX_DRIFT, max(MIN_DRIFT, self._drift * (1 + DRIFT_SHARE * (step - 1))))
+        self.spread = self._tail()
         return abs(ratio - 1)
 
     def _decode_s(self, batch: int) -> float:

@@ -124,11 +124,11 @@ class Scheduler:
         if self._shares.is_greedy(work.tenant, now) and not self._leaves_room(work, after, now):
             return self._refuse(work, now, "its tenant has had more than its share")
         work.bound, work.offered = after[work.id].met_at, offered
-        work.first_at = self._predict([*others, work], now, likely=True)[work.id].first_at
+        work.first_at = self._first_token_at([*others, work], work, now)
         work.on_engine = not full
         self._works[work.id] = work
         self._shares.note(work.tenant, work.prefill + 4.0 * work.need, now)
-        return Admitted(work.on_engine, self._tokens_by(work, now))
+        return Admitted(work.on_engine, self._tokens_by(work, work.bound))
 
     def ready(self, now: float) -> tuple[list[int], list[int]]:
         """Which waiting requests go to the engine now, and which can no longer make it: earliest due first, decided again each time."""
@@ -186,23 +186,28 @@ class Scheduler:
         both = self._predict([*(sim.work for sim in after.values()), twin], now)
         return len(after) < self._max_batch and both[-1].met_at <= twin.due
 
-    def _tokens_by(self, work: Work, now: float) -> int:
+    def _tokens_by(self, work: Work, met_at: float) -> int:
         """How many tokens its time allows, as things stand: the token budget that is derived from the time left."""
-        sims, at = self._start(list(self._works.values())), now
+        more = int(max(0.0, work.due - met_at) / self.cost.bound_s(max(1, self.running)))
+        return min(work.limit, work.need + more)
+
+    def _first_token_at(self, works: list[Work], work: Work, now: float) -> float:
+        """When `work` is likely to speak, without pessimism: for judging predictions, no promise hangs on it."""
+        sims, at = self._start(works), now
         mine = next(sim for sim in sims if sim.work is work)
         for _ in range(HORIZON_STEPS):
-            at += self._advance(sims, at)
-            if at > work.due or mine.tokens >= work.limit:
+            if mine.first_at < float("inf"):
                 break
-        return max(work.need, min(work.limit, mine.tokens))
+            at += self._advance(sims, at, likely=True)
+        return mine.first_at
 
-    def _predict(self, works: Iterable[Work], now: float, *, likely: bool = False) -> dict[int, _Sim]:
-        """Run the engine's own rule forward until everybody has what they need or their time is over; pessimistic unless `likely`."""
+    def _predict(self, works: Iterable[Work], now: float) -> dict[int, _Sim]:
+        """Run the engine's own rule forward until everybody has what they need or their time is over, pessimistically."""
         sims, at = self._start(list(works)), now
         for _ in range(HORIZON_STEPS):
             if all(sim.met_at < float("inf") or at > sim.work.due for sim in sims):
                 break
-            at += self._advance(sims, at, likely=likely)
+            at += self._advance(sims, at)
         return {sim.work.id: sim for sim in sims}
 
     def _start(self, works: list[Work]) -> list[_Sim]:
