@@ -33,7 +33,7 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("--seconds", type=float, help="length of each point")
     parser.add_argument("--systems", default=",".join(SYSTEMS), help=f"of {','.join(SYSTEMS)}")
     parser.add_argument("--idle", type=float, help="seconds to be idle before the one event")
-    parser.add_argument("--budget-ms", type=float, default=300.0, help="of `rates`; default 300, which a slow machine may not reach at all")
+    parser.add_argument("--budget-ms", type=float, help="for all scenarios that do not vary it; default 300, which a slow machine may not reach at all")
     parser.add_argument("--broker-cpus", help="cores for the broker, such as 0; default: all, as a broker that is not ours")
     parser.add_argument("--out", type=Path, help="result file; default one under bench/results/")
     asked = parser.parse_args(arguments)

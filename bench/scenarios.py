@@ -17,6 +17,9 @@ START_S = 12.0
 SETTLE_S = 1.6
 """Between two points, for the estimate alone."""
 
+BUDGET_MS = 300.0
+"""The usual one: what a person in a conversation takes for at once."""
+
 BURST_EVENTS, BURST_WIDTH_S = 200, 0.1
 BURST_PAUSE_S = 4.0
 
@@ -75,7 +78,7 @@ class Idle:
     """Nothing for `seconds`, then one event to each system."""
 
     seconds: float
-    budget_ms: float = 300.0
+    budget_ms: float = BUDGET_MS
     scenario: str = "idle"
 
 
@@ -106,7 +109,7 @@ class Kills:
     seconds: float
     kills: int
     rate: float = 4.0
-    budget_ms: float = 300.0
+    budget_ms: float = BUDGET_MS
     scenario: str = "kills"
 
     @property
@@ -158,8 +161,14 @@ FULL_NAMES = ("ceiling", "rates", "budgets", "choice", "burst", "idle", "kills",
 QUICK_NAMES = ("ceiling", "rates", "budgets", "choice", "burst", "kills", "fastpath")
 
 
-def build_plan(names: Sequence[str], seconds: float | None = None, idle_s: float | None = None, budget_ms: float = 300) -> tuple[Task, ...]:
-    """The tasks of `quick`, `full` or named scenarios, in order. `seconds` replaces the length of whatever has one but `idle`, `budget_ms` is for `rates`.
+def build_plan(names: Sequence[str], seconds: float | None = None, idle_s: float | None = None, budget_ms: float | None = None) -> tuple[Task, ...]:
+    """The tasks of `quick`, `full` or named scenarios, in order.
+
+    Args:
+        names: of scenarios, or of the two sets.
+        seconds: replaces the length of whatever has one but `idle`.
+        idle_s: how long `idle` is.
+        budget_ms: replaces the budget of what does not vary it: `rates`, `choice`, `idle` and `kills`.
 
     Raises:
         ValueError: a name is unknown; the text lists those that are not.
@@ -196,26 +205,26 @@ def estimate_s(tasks: Sequence[Task], systems: Sequence[str]) -> float:
     return total
 
 
-def _scenario(name: str, lengths: Lengths, seconds: float | None, idle_s: float | None, budget_ms: float) -> list[Task]:
-    point_s = seconds or lengths.point_s
+def _scenario(name: str, lengths: Lengths, seconds: float | None, idle_s: float | None, budget_ms: float | None) -> list[Task]:
+    point_s, usual_ms = seconds or lengths.point_s, budget_ms or BUDGET_MS
     match name:
         case "rates":
-            return [LoadPoint("rates", rate, budget_ms, point_s) for rate in lengths.rates]
+            return [LoadPoint("rates", rate, usual_ms, point_s) for rate in lengths.rates]
         case "budgets":
             return [LoadPoint("budgets", 8, budget, point_s) for budget in lengths.budgets_ms]
         case "choice":
-            return [LoadPoint("choice", rate, budget, point_s, choice=True) for rate, budget in lengths.choices]
+            return [LoadPoint("choice", rate, budget_ms or budget, point_s, choice=True) for rate, budget in lengths.choices]
         case "burst":
             return [LoadPoint("burst", BURST_EVENTS / BURST_WIDTH_S, budget, 0, bursts=1 if seconds else lengths.bursts) for budget in (800, 300)]
         case "ceiling":
             return [Ceiling(min(seconds or lengths.ceiling_s, lengths.ceiling_s))]
         case "idle":
-            return [Idle(lengths.idle_s if idle_s is None else idle_s)]
+            return [Idle(lengths.idle_s if idle_s is None else idle_s, usual_ms)]
         case "fastpath":
             return [FastPath(seconds or lengths.fastpath_s)]
         case "kills":
             length = seconds or lengths.kills_s
-            return [Kills(length, max(1, round(lengths.kills * length / lengths.kills_s)))]
+            return [Kills(length, max(1, round(lengths.kills * length / lengths.kills_s)), budget_ms=usual_ms)]
         case "survival":
             length = seconds or lengths.survival_s
             kills = max(1, round(lengths.survival_kills * length / lengths.survival_s))

@@ -25,10 +25,10 @@ def test_full_holds_every_scenario_at_length() -> None:
 
 
 def test_options_change_lengths() -> None:
-    """`seconds` shortens points, `idle` the idle time, `budget_ms` is that of the rates."""
+    """`seconds` shortens points, `idle` the idle time, `budget_ms` is that of what does not vary it."""
     plan = build_plan(["rates", "idle"], seconds=2, idle_s=5, budget_ms=900)
     assert all((task.seconds, task.budget_ms) == (2, 900) for task in plan if isinstance(task, LoadPoint))
-    assert plan[-1] == Idle(5)
+    assert plan[-1] == Idle(5, 900)
 
 
 def test_labels_are_seeds_of_their_own() -> None:
