@@ -40,7 +40,7 @@ def read_machine() -> Machine:
         cpu=_cpu_model(),
         cores=len(os.sched_getaffinity(0)),
         memory_gib=round(memory, 1),
-        kernel=platform.release(),
+        kernel=platform.release().partition("-")[0],
         python=platform.python_version(),
         libraries={name: version(name) for name in LIBRARIES},
         date=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
@@ -50,6 +51,7 @@ def run(arguments: Sequence[str]) -> int:
 
     out = asked.out or RESULTS / f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{'-'.join(asked.names)}.json"
     settings = {
+        "revision": revision(),
         "scenarios": " ".join(asked.names),
         "systems": " ".join(systems),
         "seconds": asked.seconds,
@@ -64,6 +66,9 @@ def run(arguments: Sequence[str]) -> int:
         done = run_plan(tasks, systems, out, read_machine(), settings, say, BrokerOptions(cpus=cpus))
     except AnswerbyError as error:
         print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        say(f"interrupted; what there is so far: {out}")
         return 1
     say(f"done in {done.took_s / 60:.1f} minutes: {out}")
     return 0
@@ -85,6 +90,15 @@ def report(arguments: Sequence[str]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def revision() -> str:
+    """Of the code that is measured; empty outside a clone."""
+    command = ("git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty")
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
 
 
 def say(text: str) -> None:

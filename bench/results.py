@@ -16,6 +16,9 @@ SCHEMA_VERSION = 1
 MIN_TOKENS = 6
 """A model's answer shorter than this is not counted as one."""
 
+DERIVED = ("in_time_share", "model_share", "model_per_s", "tokens_per_s")
+"""Written beside a point's counts for whoever reads the file with another program; ignored when we read it."""
+
 BY_MODEL = frozenset({"model", "partial", "fallback_model"})
 
 
@@ -176,7 +179,12 @@ def save_report(report: Report, path: Path) -> None:
     """Write it whole or not at all, so that a run that breaks off keeps what it had."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_suffix(".new")
-    new.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+    tree = msgspec.to_builtins(report)
+    for built, point in zip(
+        (*tree["points"], *(kill["point"] for kill in tree["kills"])), (*report.points, *(kill.point for kill in report.kills)), strict=True
+    ):
+        built |= {name: round(getattr(point, name), 4) for name in DERIVED}
+    new.write_bytes(msgspec.json.format(msgspec.json.encode(tree)) + b"\n")
     new.replace(path)
 
 

@@ -87,6 +87,13 @@ def test_a_result_file_reads_back(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "sub").iterdir()] == ["x.json"]
 
 
+def test_a_result_file_has_the_shares_for_other_programs(tmp_path: Path) -> None:
+    """Whoever reads the JSON need not know how a share is counted."""
+    save_report(Report(MACHINE, {}, (answered({"a": (1, "model", 16), "b": (400, "model", 16)}),)), tmp_path / "x.json")
+    (point,) = msgspec.json.decode((tmp_path / "x.json").read_bytes())["points"]
+    assert (point["in_time_share"], point["model_share"], point["model_per_s"], point["tokens_per_s"]) == (0.5, 0.5, 0.5, 8.0)
+
+
 def test_another_schema_is_refused(tmp_path: Path) -> None:
     """A file of a later program is not misread."""
     path = tmp_path / "x.json"
