@@ -40,6 +40,9 @@ TICK_S = 0.25
 STALL_S = 2.0
 """A partition with records to read and none taken for so long is read again from where it stands: delivery has lost its tail."""
 
+RECOVERY_STALL_S = 3.0
+"""A recovery that reads nothing for so long has lost what it waits for and is begun again; the patience doubles with each time, for a slow broker's sake."""
+
 APP_STOP_S = 10.0
 """Faust's own stop: leaving the group and closing tables. Longer, and the process leaves without it."""
 
@@ -88,6 +91,9 @@ class Worker:
         self._crashed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._stopping = asyncio.Event()
         self._began = time.monotonic()
+        self._recovery_place: tuple[int, int] | None = None
+        self._recovery_since = self._began
+        self._patience_s = RECOVERY_STALL_S
 
     async def run(self) -> None:
         """Start, serve until SIGTERM or SIGINT, stop within the grace.
@@ -199,10 +205,23 @@ class Worker:
             metrics.waiting.set(max(0, open_requests - places))
             metrics.resident.set(process_figures().rss_bytes)
             await self._reread_stalled()
+            self._mend_recovery()
+
+    def _mend_recovery(self) -> None:
+        now = time.monotonic()
+        place = None if self._app.recovered or not self._app.assigned else self._app.recovery_place()
+        if place is None or place != self._recovery_place:
+            self._recovery_place, self._recovery_since = place, now
+            self._patience_s = RECOVERY_STALL_S if place is None else self._patience_s
+        elif now - self._recovery_since > self._patience_s:
+            self._recovery_since = now
+            self._patience_s *= 2
+            log.warning("recovery of the tables stands still, beginning it again", place=place)
+            self._app.restart_recovery()
 
     async def _reread_stalled(self) -> None:
         """A partition that has more and gives nothing is looked into, unless it is we who do not take."""
-        if self._responder.full or not self._app.assigned or self._app.rebalancing or self._app.in_recovery:
+        if self._responder.full or not self._app.recovered:
             return
         now = time.monotonic()
         for partition in tuple(self._board):
@@ -232,7 +251,7 @@ class Worker:
 
     def _readiness(self) -> tuple[bool, dict[str, Any]]:
         partitions = self._board.numbers()
-        recovered = self._app.assigned and not self._app.rebalancing and not self._app.in_recovery and bool(partitions)
+        recovered = self._app.recovered and bool(partitions)
         warm = any(engine.ready for engine in self._engines) or not self._engines
         ready = recovered and warm and not self._stopping.is_set()
         engines = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import faust
 import structlog
@@ -19,6 +19,9 @@ from streams.partitions import Partition, PartitionBoard
 from streams.security import bootstrap_servers, client_options, tls_context
 from streams.topics import Topics
 from streams.transport import AnswerConsumer, AnswerTransport, find_next
+
+if TYPE_CHECKING:
+    from faust.tables.manager import TableManager
 
 log = structlog.get_logger(__name__)
 
@@ -73,6 +76,20 @@ class WorkerApp(faust.App):
             self.ownership.take_over(numbers)
         await super()._on_partitions_assigned(assigned, generation_id)
         self.assigned = True
+
+    @property
+    def recovered(self) -> bool:
+        """Whether partitions are assigned and their tables complete."""
+        return self.assigned and not self.rebalancing and not self.in_recovery
+
+    def recovery_place(self) -> tuple[int, int]:
+        """Changes while a recovery moves: the group's generation, and how far the changelogs have been read."""
+        recovery = cast("TableManager", self.tables).recovery
+        return self.consumer_generation_id, sum(offset or 0 for offset in recovery.active_offsets.values())
+
+    def restart_recovery(self) -> None:
+        """Let Faust recover again from where it stands: it can lose a changelog's last record, or its own sign that it is done, and then waits for ever."""
+        cast("TableManager", self.tables).recovery.signal_recovery_start.set()
 
     def unread(self, partition: int, expected: int) -> int:
         """Records of `partition` that the broker has and we have not taken; 0 while unknown."""
