@@ -35,7 +35,7 @@ class Decision(msgspec.Struct, frozen=True):
     confirmed_at_ms: int
 
 
-class SessionState(msgspec.Struct, frozen=True):
+class SessionState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything the next answer may need; the model itself keeps nothing."""
 
     turns: tuple[Turn, ...] = ()
@@ -49,7 +49,7 @@ class SessionState(msgspec.Struct, frozen=True):
     v: int = STORED_VERSION
 
 
-class KeptAnswer(msgspec.Struct, frozen=True):
+class KeptAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The exact bytes an event was answered with, for when it is delivered again."""
 
     digest: bytes
@@ -69,7 +69,7 @@ class KeptEntry(msgspec.Struct, frozen=True, array_like=True):
     offset: int
 
 
-class KeptIndex(msgspec.Struct, frozen=True):
+class KeptIndex(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which answers of a session are kept, so that the oldest can be let go."""
 
     entries: tuple[KeptEntry, ...] = ()
@@ -93,6 +93,10 @@ def load_stored(raw: bytes, kind: type[Stored]) -> Stored:
     Raises:
         msgspec.ValidationError: the bytes were not written by this product.
     """
+    try:
+        return msgspec.msgpack.decode(raw, type=kind)
+    except msgspec.ValidationError:
+        pass  # fields of a newer release, which the slower way keeps, or bytes that are not ours, which it refuses
     fields: dict[str, Any] = msgspec.msgpack.decode(raw, type=dict[str, Any])
     known = set(kind.__struct_fields__) - {"unknown"}
     unknown = {key: value for key, value in fields.items() if key not in known}

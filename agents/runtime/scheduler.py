@@ -20,6 +20,10 @@ PROBE_S = 1.0
 """An idle engine that refuses is asked so often whether it is still that slow; the probe's own answer comes by its due all the same."""
 
 
+ALIKE_S = 0.005
+"""How much later than a refused request another may be due and still be refused with it: less than a step, so nothing has become possible."""
+
+
 @dataclass(slots=True)
 class Work:
     """A request as the scheduler sees it. `due` is when its last token must be made, monotonic seconds."""
@@ -82,6 +86,7 @@ class Scheduler:
         self._works: dict[int, Work] = {}
         self._shares = Shares()
         self._step_ends = 0.0
+        self._last_refused: tuple[Work, str] | None = None
         self._stepped_at = float("-inf")
 
     @property
@@ -105,6 +110,8 @@ class Scheduler:
 
     def offer(self, work: Work, now: float) -> Admitted | Refused:
         """Admit `work` if it and everybody admitted before it keep their dues."""
+        if (known := self._refused_alike(work)) is not None:
+            return self._refuse(work, now, known)
         alone, offered = self._predict([work], now), now
         now = max(now, self._step_ends)
         if alone[work.id].met_at > work.due and not self._may_probe(work, offered):
@@ -146,6 +153,7 @@ class Scheduler:
     def stepped(self, batch: int, prefill_tokens: int, seconds: float, now: float) -> float | None:
         """The engine ended a step: learn from it, and foresee when the next one, which nobody can join, ends; returns the relative error."""
         error = self.cost.learn(batch, prefill_tokens, seconds)
+        self._last_refused = None
         self._stepped_at = now
         sims = self._start(self._on_engine())
         self._step_ends = now + self._advance(sims, now) if sims else now
@@ -159,10 +167,12 @@ class Scheduler:
 
     def end(self, request_id: int) -> Work | None:
         """A request has ended, or nobody waits for it any more."""
+        self._last_refused = None
         return self._works.pop(request_id, None)
 
     def clear(self) -> None:
         """The engine is gone, and all its work with it."""
+        self._last_refused = None
         self._works.clear()
 
     def _may_probe(self, work: Work, now: float) -> bool:
@@ -178,7 +188,16 @@ class Scheduler:
 
     def _refuse(self, work: Work, now: float, why: str) -> Refused:
         self._shares.press(work.tenant, now)
+        self._last_refused = work, why
         return Refused("overload", why)
+
+    def _refused_alike(self, work: Work) -> str | None:
+        """Why one that asked for no more was refused since anything changed: a burst is refused in microseconds, not in forecasts."""
+        if self._last_refused is None:
+            return None
+        other, why = self._last_refused
+        alike = work.tenant == other.tenant and work.prefill >= other.prefill and work.need >= other.need and work.due <= other.due + ALIKE_S
+        return why if alike else None
 
     def _leaves_room(self, work: Work, after: dict[int, _Sim], now: float) -> bool:
         """Whether one more request like this one would still fit behind it: a greedy tenant may use what is free, not the last place."""
