@@ -249,6 +249,7 @@ class _Replica:
         self._stopping.set()
         if self._client is not None:
             await self._client.stop(STOP_GRACE_S)
+        self.dispatch.gone()
         if self._task is not None:
             await self._task
             self._task = None

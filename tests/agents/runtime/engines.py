@@ -10,15 +10,16 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from agents.runtime.ask import Finished, Outcome
 from agents.runtime.spec import EngineSpec, ResolvedModel
-from agents.runtime.supervisor import Engine, EngineHooks, EngineStatus
+from agents.runtime.supervisor import Engine, EngineHooks, EngineStatus, NoHooks
 from schemas.inference import Constraint, Generate, Message, Step
 from schemas.settings import Model
 
 SCRIPTED = ResolvedModel("scripted", "", "1")
 
 
-class Recorder:
+class Recorder(NoHooks):
     """Hooks that keep what they are told."""
 
     def __init__(self) -> None:
@@ -48,6 +49,12 @@ def prompt(text: str, max_tokens: int = 10, *, seconds: float = 30.0, stop: tupl
     """A request whose last user text is `text` and that is due in `seconds`."""
     messages = (Message("system", "Be brief."), Message("user", text))
     return Generate(0, messages, max_tokens, time.monotonic() + seconds, stop=stop, constraint=constraint)
+
+
+def finished(outcome: Outcome) -> Finished:
+    """The outcome of a request that must have been answered."""
+    assert isinstance(outcome, Finished), outcome
+    return outcome
 
 
 @asynccontextmanager

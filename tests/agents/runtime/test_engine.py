@@ -15,12 +15,13 @@ import psutil
 import pytest
 import uvloop
 
-from agents.runtime.ask import EngineFailed, Finished
+from agents.runtime.ask import Ask, EngineFailed, Finished, GivenUp
+from agents.runtime.dispatch import Wanted
 from agents.runtime.spec import EngineSpec, ResolvedModel
 from agents.runtime.supervisor import BACKOFF_LONGEST_S, HEALTHY_S, Backoff, Engine
 from schemas.errors import SetupError
 from schemas.settings import Model
-from tests.agents.runtime.engines import Recorder, open_descriptors, pid_of, prompt, running, scripted_spec, send_signal, until
+from tests.agents.runtime.engines import Recorder, finished, open_descriptors, pid_of, prompt, running, scripted_spec, send_signal, until
 from tests.support import run
 
 SLOW: dict[str, Any] = {"token_ms": 20.0}
@@ -101,7 +102,7 @@ def test_cancel_ends_one_request_and_no_other() -> None:
             cancelled = await first.done()
             assert isinstance(cancelled, Finished)
             assert cancelled.finish_reason == "cancelled"
-            assert (await second.done()).text == "a b c d e f"
+            assert finished(await second.done()).text == "a b c d e f"
             first.cancel()
 
     run(scenario())
@@ -198,7 +199,7 @@ def test_twenty_kills_leave_nothing_and_grow_nothing() -> None:
                 send_signal(engine, signal.SIGKILL)
                 assert isinstance(await ask.done(), EngineFailed)
                 await until(lambda: engine.ready)
-                assert (await engine.ask(prompt("go", 3)).done()).text == "This is a"
+                assert finished(await engine.ask(prompt("go", 3)).done()).text == "This is a"
             assert engine.status()[0].restarts == 20
             assert len(open_descriptors()) == descriptors
             assert threading.active_count() == threads
@@ -219,7 +220,7 @@ def test_frame_cut_by_death_is_discarded() -> None:
             assert isinstance(outcome, EngineFailed)
             assert "inside a frame" in outcome.detail
             await until(lambda: engine.ready)
-            assert len((await engine.ask(prompt("go", 1)).done()).text) == 5_000_000
+            assert len(finished(await engine.ask(prompt("go", 1)).done()).text) == 5_000_000
 
     run(scenario())
 
@@ -273,6 +274,19 @@ def test_stop_ends_requests_and_process_in_time() -> None:
             assert not psutil.pid_exists(pid)
             assert engine.state == "stopped"
             assert isinstance(engine.ask(prompt("go")).outcome, EngineFailed)
+
+    run(scenario())
+
+
+def test_stop_ends_what_waits_for_a_place() -> None:
+    """A request that was admitted and has reached no engine yet ends as well."""
+
+    async def scenario() -> None:
+        async with running(scripted_spec(max_batch=1, **SLOW)) as engine:
+            asks = [engine.offer(prompt("go", 20), Wanted(need=2, tenant="t")) for _ in range(2)]
+            assert all(isinstance(ask, Ask) for ask in asks)
+        outcomes = [ask.outcome for ask in asks if isinstance(ask, Ask)]
+        assert [type(outcome) for outcome in outcomes] == [EngineFailed, GivenUp]
 
     run(scenario())
 
