@@ -39,7 +39,6 @@ class EngineSpec(msgspec.Struct, frozen=True):
         calibrate: measure that after warm-up, before serving.
         calibrate_rounds: how often each batch size is measured then; 2 delay a start by a few seconds and give medians, tails need more.
         cpu_name: the machine that the measurement is for.
-        cache_dir: absolute, where compiled models may be kept; not used while OpenVINO cannot read them back (docs/decisions/0011).
     """
 
     model: Model
@@ -47,7 +46,6 @@ class EngineSpec(msgspec.Struct, frozen=True):
     replica: int = 0
     threads: int = 1
     cpus: tuple[int, ...] | None = None
-    cache_dir: str = ""
     profile: CostProfile | None = None
     calibrate: bool = False
     calibrate_rounds: int = 2
