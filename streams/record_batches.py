@@ -35,6 +35,10 @@ class _TolerantBatch:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._batch, name)
 
+    def __next__(self) -> Any:
+        """The mark of a transaction's end is read so: one record, without headers."""
+        return next(self._batch)
+
     def __iter__(self) -> Iterator[Any]:
         given = 0
         try:

@@ -24,3 +24,13 @@ def test_undecodable_header_name_is_spelled_out() -> None:
     read = [(item.offset, item.key, item.value, tuple(item.headers)) for item in records.next_batch()]
     assert read == [(0, b"k0", b"v0", (("good", b"x"),)), (1, None, b"v1", (("\\xff\\xfea\\xfe", None),)), (2, b"k2", None, ())]
     assert not records.has_next()
+
+
+def test_the_end_of_a_transaction_can_be_read() -> None:
+    """A consumer that leaves out aborted records takes the mark from its batch with `next`."""
+    builder = DefaultRecordBatchBuilder(magic=2, compression_type=0, is_transactional=1, producer_id=7, producer_epoch=0, base_sequence=0, batch_size=999)
+    builder.append(0, timestamp=1, key=b"\x00\x00\x00\x00", value=b"\x00\x00\x00\x00\x00\x00", headers=[])
+    batch = TolerantRecords(bytes(builder.build())).next_batch()
+    assert batch.is_transactional
+    assert batch.producer_id == 7
+    assert next(batch).key == b"\x00\x00\x00\x00"
