@@ -45,12 +45,14 @@ class Inflight:
         self.decoded_at = deadline.arrived
         self.stop: asyncio.Future[Interrupt] = asyncio.get_running_loop().create_future()
         self.handed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the response is with the producer: the session's next one may follow."""
+        """Done when the response is with the producer, or there is none and those before it are: the session's next one may follow."""
         self.before: asyncio.Future[None] | None = None
         self.notes: list[Rung] = []
         self.task: asyncio.Task[None] | None = None
         self.staged = False
         self.answered = False
+        self.abandoned = False
+        """Left to the partition's next owner: nothing may be written for it any more."""
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -64,6 +66,20 @@ class Inflight:
         if not self.stop.done():
             self.stop.set_result(why)
         self.disarm()
+
+    def abandon(self) -> None:
+        """Leave this event, uncommitted, to its partition's next owner."""
+        self.abandoned = True
+        self.interrupt("abandoned")
+
+    def hand_on(self) -> None:
+        """This event's response is with the producer, or there will be none: the next one may follow as soon as those before may not be overtaken."""
+        if self.handed.done():
+            return
+        if self.before is None or self.before.done():
+            self.handed.set_result(None)
+        else:
+            self.before.add_done_callback(lambda _: self.hand_on())
 
     def arm(self, lead: float) -> None:
         """Interrupt `lead` seconds before the due. The timer needs nothing but the loop: no model, no lock, no other task."""
@@ -80,7 +96,7 @@ class Inflight:
 
     def pull(self, due: float, lead: float) -> None:
         """A later event of the session is due at `due`: answer this one by then too."""
-        if due < self.due:
+        if due < self.due and not self.staged:
             self.due = due
             self.notes.append(Rung("deadline", "changed", 0.0, "pulled"))
             self.arm(lead)
@@ -107,11 +123,18 @@ class SessionLines:
         if not inflight.deadline.expired and inflight.interaction is not None:
             lead = self._lead()
             inflight.arm(lead)
-            for earlier in line:
-                if earlier is not inflight and not earlier.deadline.expired:
-                    earlier.pull(inflight.due, lead)
+            self._pull(line, inflight, lead)
         if line[0] is inflight:
             self._begin(inflight)
+
+    def _pull(self, line: deque[Inflight], newest: Inflight, lead: float) -> None:
+        """From the end backwards, and no further than needed: dues never fall along a line, and a long one must not cost the loop its time."""
+        for earlier in reversed(line):
+            if earlier is newest or earlier.deadline.expired:
+                continue
+            if earlier.due <= newest.due:
+                return
+            earlier.pull(newest.due, lead)
 
     def _follow(self, inflight: Inflight) -> None:
         session, handed = inflight.session, inflight.handed
@@ -138,6 +161,15 @@ class SessionLines:
             del self._lines[inflight.session]
         elif was_head:
             self._begin(line[0])
+
+    def abandon(self, due_after: float) -> None:
+        """In each line, leave the first event that is due after `due_after` (monotonic seconds) and all behind it: nothing may leave before it does."""
+        for line in self._lines.values():
+            left = False
+            for inflight in line:
+                left = left or (inflight.due > due_after and not inflight.staged)
+                if left:
+                    inflight.abandon()
 
     def find(self, session: SessionId, event_id: str) -> Inflight | None:
         """The event `event_id` of `session`, if it is waiting or being answered."""

@@ -13,14 +13,13 @@ import structlog
 
 from agents.answers import headers_of
 from agents.deadlines import Reserve, compute_deadline
-from agents.lines import Inflight, Interrupt, SessionLines
+from agents.lines import Inflight, SessionLines
 from schemas.dead_letters import Undecodable
 from schemas.deadline import Clock, Deadline
 from schemas.events import InteractionEvent
 from schemas.settings import Settings, text_for_locale
-from streams.codecs import MAX_KEY_BYTES, decode_event, encoding_of, header
+from streams.codecs import decode_event, decode_tombstone, encoding_of
 from streams.offsets import Known, SeekBack, Taken
-from streams.publish import WriteError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -32,9 +31,6 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-TENANT_HEADER = "answerby.tenant"
-"""Names the tenant of a tombstone, whose value cannot; without it the tenant is "default"."""
-
 LEAD_S = 0.004
 """From the timer to fixed bytes on a loop with other work: without it a default would be fixed just after the reserve began."""
 
@@ -44,8 +40,11 @@ LEAD_PER_EVENT_S = 0.0005
 MAX_LEAD_S = 0.100
 """A flood must not take the model's whole time."""
 
+LAST_FLUSH_S = 0.05
+"""For expired events even when no time is left: one batch, which is most of what ever waits."""
+
 CROWD = 8
-"""Records taken without giving the loop back: about 2 ms of decoding."""
+"""Records taken without giving the loop back: about 2 ms of decoding. By so many may `limits.in_flight` be exceeded."""
 
 
 class Responder:
@@ -80,11 +79,12 @@ class Responder:
         self._room.set()
         self._draining = False
         settler.lines = self.lines
+        board.on_release = self._make_room
 
     @property
     def in_flight(self) -> int:
         """Records taken and not yet released."""
-        return len(self._tasks) + self._settler.waiting
+        return self._board.running
 
     @property
     def full(self) -> bool:
@@ -104,8 +104,8 @@ class Responder:
             if since_pause >= CROWD:
                 since_pause = 0
                 await asyncio.sleep(0)
-            if self.in_flight >= self._settings.limits.in_flight:
-                self._room.clear()
+                if self.in_flight >= self._settings.limits.in_flight:
+                    self._room.clear()
                 await self._room.wait()
 
     def accept(self, source: Any) -> None:
@@ -132,16 +132,14 @@ class Responder:
         """Finish what is due within `seconds` and abandon the rest, uncommitted: its next owner answers it."""
         self._draining = True
         horizon = time.monotonic() + seconds
-        for inflight in tuple(self._inflight):
-            if inflight.due > horizon and not inflight.staged:
-                inflight.interrupt("abandoned")
-        tasks = set(self._tasks)
-        if tasks:
-            await asyncio.wait(tasks, timeout=max(0.0, horizon - time.monotonic()))
-        await self._settler.flush(max(0.05, horizon - time.monotonic()))
-        for inflight in tuple(self._inflight):
-            if not inflight.staged:
-                inflight.interrupt("abandoned")
+        self.lines.abandon(due_after=horizon)
+        while (self._tasks or self._settler.waiting) and (left := horizon - time.monotonic()) > 0:
+            if self._tasks:
+                await asyncio.wait(tuple(self._tasks), timeout=left)
+            else:
+                await self._settler.flush(left)
+        await self._settler.flush(LAST_FLUSH_S)
+        self.lines.abandon(due_after=float("-inf"))
 
     def resume(self) -> None:
         """Partitions were assigned: take records again."""
@@ -200,20 +198,12 @@ class Responder:
             meant.interrupt("cancelled")
 
     def _take_tombstone(self, source: Any, partition: Partition, arrived: float) -> None:
-        key: bytes | None = source.message.key
-        if not key:
-            self._spawn(self._settler.dead_letter(source, partition, Undecodable("missing_field", "neither key nor value")))
+        session = decode_tombstone(source.message.key, tuple(source.message.headers or ()))
+        if isinstance(session, Undecodable):
+            self._spawn(self._settler.dead_letter(source, partition, session))
             return
-        try:
-            session_id = key.decode()
-        except UnicodeDecodeError:
-            session_id = ""
-        if not session_id or len(key) > MAX_KEY_BYTES:
-            self._spawn(self._settler.dead_letter(source, partition, Undecodable("invalid_field", "the key of a tombstone is not a session id")))
-            return
-        tenant = (header(tuple(source.message.headers or ()), TENANT_HEADER) or b"default").decode("utf-8", "replace")
         deadline = Deadline(budget_ms=0.0, arrived=arrived, due=arrived, due_at_ms=0, expired=True)
-        inflight = Inflight(source, None, deadline, session=(tenant, session_id), partition=partition)
+        inflight = Inflight(source, None, deadline, session=session, partition=partition)
         inflight.headers = headers_of(source.message)
         self._inflight.add(inflight)
         self.lines.join(inflight)
@@ -221,7 +211,9 @@ class Responder:
     def _begin(self, inflight: Inflight) -> None:
         """The event is at the head of its line."""
         event = inflight.interaction
-        if event is None:
+        if inflight.abandoned:
+            self._own(inflight, _leave_to_next_owner())
+        elif event is None:
             self._own(inflight, self._settler.end_session(inflight))
         elif inflight.deadline.expired and event.kind in ("message", "decision"):
             self._inflight.discard(inflight)
@@ -232,28 +224,21 @@ class Responder:
     async def _answer(self, inflight: Inflight, event: InteractionEvent) -> None:
         """Decide, then settle; an abandoned event leaves no trace."""
         decision = await self._decider.decide(inflight, event)
-        if decision is None or (inflight.stop.done() and inflight.stop.result() == "abandoned"):
-            return
-        await self._settler.settle(inflight, event, decision)
+        if not inflight.abandoned:
+            await self._settler.settle(inflight, event, decision)
 
     def _own(self, inflight: Inflight, work: Any) -> None:
         inflight.task = self._spawn(self._guarded(inflight, work))
 
     async def _guarded(self, inflight: Inflight, work: Any) -> None:
-        """Whatever goes wrong with one event stays with it: a dead letter, or, when Kafka does not take that either, the worker's end."""
+        """However the work ends, the session's next event has its turn."""
         try:
-            await work
-        except (WriteError, asyncio.CancelledError):
-            raise
-        except Exception as error:  # the edge of one event: a bug of ours must cost that event alone
-            log.exception("an event could not be answered", partition=inflight.partition.number, offset=inflight.offset)
-            if not inflight.answered:
-                await self._settler.dead_letter(inflight.source, inflight.partition, Undecodable("internal", type(error).__name__))
+            async with self._settler.guarding(inflight):
+                await work
         finally:
             inflight.disarm()
             self._inflight.discard(inflight)
-            if not inflight.handed.done():
-                inflight.handed.set_result(None)
+            inflight.hand_on()
             self.lines.leave(inflight)
 
     def _spawn(self, work: Any) -> asyncio.Task[None]:
@@ -264,12 +249,13 @@ class Responder:
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if self.in_flight < self._settings.limits.in_flight:
-            self._room.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             self._on_crash(error)
 
+    def _make_room(self) -> None:
+        if not self._room.is_set() and self.in_flight < self._settings.limits.in_flight:
+            self._room.set()
 
-def interrupted(inflight: Inflight) -> Interrupt | None:
-    """Why work on the event must end, if it must."""
-    return inflight.stop.result() if inflight.stop.done() else None
+
+async def _leave_to_next_owner() -> None:
+    """As a task of its own: a long line of abandoned events would otherwise recurse as deep as it is long."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Any, assert_never
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 
 import structlog
 
@@ -19,7 +20,7 @@ from schemas.deadline import Clock
 from schemas.events import InteractionEvent
 from schemas.responses import STAGES
 from schemas.session import KeptAnswer
-from streams.publish import KeptRecord
+from streams.publish import KeptRecord, WriteError
 
 if TYPE_CHECKING:
     from agents.lines import Inflight, SessionLines
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 LANE_CROWD = 8
-"""Expired events staged without giving the loop back: about 4 ms."""
+"""Expired events staged, sent or counted without giving the loop back: about 4 ms."""
+
+_Staged: TypeAlias = "tuple[Inflight, KeptRecord, Fixed | KeptAnswer]"
 
 
 class Settler:
@@ -106,6 +109,21 @@ class Settler:
         log.warning("dead letter", reason=verdict.reason, partition=partition.number, offset=source.message.offset)
         partition.release(source.message.offset)
 
+    @asynccontextmanager
+    async def guarding(self, inflight: Inflight) -> AsyncIterator[None]:
+        """A bug of ours that meets this event costs it alone, and not even that when its response has left; only what Kafka does not take ends the worker."""
+        try:
+            yield
+        except WriteError:
+            raise
+        except Exception as error:  # the edge of one event
+            log.exception("an event could not be answered", partition=inflight.partition.number, offset=inflight.offset)
+            if inflight.answered:
+                inflight.partition.release(inflight.offset)
+            else:
+                await self.dead_letter(inflight.source, inflight.partition, Undecodable("internal", type(error).__name__))
+            inflight.hand_on()
+
     def queue_expired(self, inflight: Inflight) -> None:
         """Put an event that expired before it arrived into the short lane; its offset is released from there."""
         self._in_lane += 1
@@ -155,8 +173,7 @@ class Settler:
         if inflight.before is not None:
             await inflight.before
         sent = await self._publisher.respond(record, inflight.partition)
-        if not inflight.handed.done():
-            inflight.handed.set_result(None)
+        inflight.hand_on()
         return sent
 
     async def _finish(self, inflight: Inflight, sent: Awaitable[None], answered: Fixed | KeptAnswer, audited: Awaitable[None] | None = None) -> None:
@@ -176,39 +193,36 @@ class Settler:
 
     async def _settle_batch(self, first: Inflight) -> None:
         """Stage many expired events, then wait once for all changelog writes and once for all responses."""
-        batch: list[tuple[Inflight, KeptRecord, Fixed | KeptAnswer]] = []
+        batch: list[_Staged] = []
         ahead: list[Awaitable[None]] = []
         current: Inflight | None = first
         handled = 0
         while current is not None:
             handled += 1
-            staged = await self._stage_expired(current, batch)
-            if staged:
-                ahead.append(await self._publisher.write_ahead(staged, self._tables, current.partition))
+            async with self.guarding(current):
+                staged = await self._stage_expired(current, batch)
+                if staged:
+                    ahead.append(await self._publisher.write_ahead(staged, self._tables, current.partition))
             self.lines.leave(current)
-            if handled % LANE_CROWD == 0:
-                await asyncio.sleep(0)
+            await _yield_each(LANE_CROWD, handled)
             full = handled >= self._limits.expired_batch or self._expired.empty()
             current = None if full else self._expired.get_nowait()
         await asyncio.gather(*ahead)
-        sent = [(inflight, answered, await self._hand_over(inflight, record)) for inflight, record, answered in batch]
-        for inflight, answered, ending in sent:
-            if ending is not None:
-                await self._finish(inflight, ending, answered)
+        await self._send_batch(batch)
         self._in_lane -= handled
         if self._in_lane == 0:
             self._lane_idle.set()
 
-    async def _stage_expired(self, inflight: Inflight, batch: list[tuple[Inflight, KeptRecord, Fixed | KeptAnswer]]) -> list[ChangelogRecord]:
+    async def _stage_expired(self, inflight: Inflight, batch: list[_Staged]) -> list[ChangelogRecord]:
         event = inflight.interaction
-        if event is None or not await self._publisher.may_publish(inflight.partition):
-            inflight.handed.set_result(None)
+        if event is None or inflight.abandoned or not await self._publisher.may_publish(inflight.partition):
+            inflight.hand_on()
             return []
         decision = self._decider.expired(inflight, event)
         match decision:
             case Undecodable():
-                inflight.handed.set_result(None)
                 await self.dead_letter(inflight.source, inflight.partition, decision)
+                inflight.hand_on()
                 return []
             case Repeat():
                 batch.append((inflight, kept_record(event, decision.answer), decision.answer))
@@ -219,6 +233,19 @@ class Settler:
                 return records
             case _:
                 assert_never(decision)
+
+    async def _send_batch(self, batch: list[_Staged]) -> None:
+        sent: list[tuple[Inflight, Fixed | KeptAnswer, Awaitable[None]]] = []
+        for number, (inflight, record, answered) in enumerate(batch, 1):
+            async with self.guarding(inflight):
+                ending = await self._hand_over(inflight, record)
+                if ending is not None:
+                    sent.append((inflight, answered, ending))
+            await _yield_each(LANE_CROWD, number)
+        for number, (inflight, answered, ending) in enumerate(sent, 1):
+            async with self.guarding(inflight):
+                await self._finish(inflight, ending, answered)
+            await _yield_each(LANE_CROWD, number)
 
     async def _audit(self, inflight: Inflight, event: InteractionEvent | None, action: AuditAction, reason: str | None) -> Awaitable[None]:
         tenant, session_id = inflight.session
@@ -241,7 +268,8 @@ class Settler:
         metrics, response = self._metrics, fixed.response
         now = time.monotonic()
         publish = now - fixed.at
-        self._reserve.note(publish)
+        if not inflight.deadline.expired:  # a batch of expired ones waits for all its writes: that says nothing about one publish
+            self._reserve.note(publish)
         metrics.reserve.set(self._reserve.seconds())
         self._count(response.outcome, response.reason)
         for stage, seconds in fixed.stages.items():
@@ -257,3 +285,9 @@ class Settler:
             metrics.tokens.labels(name, "prompt").inc(max(0, usage.prompt_tokens - usage.cached_tokens))
             metrics.tokens.labels(name, "cached").inc(usage.cached_tokens)
             metrics.tokens.labels(name, "completion").inc(usage.completion_tokens)
+
+
+async def _yield_each(crowd: int, number: int) -> None:
+    """Give the loop back after every `crowd` items."""
+    if number % crowd == 0:
+        await asyncio.sleep(0)

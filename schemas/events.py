@@ -11,7 +11,14 @@ from msgspec import Meta
 SCHEMA_VERSION = 1
 
 Kind = Literal["message", "context", "decision", "confirm", "reset", "cancel", "feedback"]
-Identifier = Annotated[str, Meta(min_length=1, max_length=128)]
+
+DEFAULT_TENANT = "default"
+"""Of events that name none."""
+
+MAX_IDENTIFIER = 128
+"""Characters of an id: they stand in keys, headers and every record that an event causes."""
+
+Identifier = Annotated[str, Meta(min_length=1, max_length=MAX_IDENTIFIER)]
 Locale = Annotated[str, Meta(min_length=2, max_length=35, pattern=r"^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*$")]
 
 MAX_CHOICES = 64
@@ -45,7 +52,7 @@ class InteractionEvent(msgspec.Struct, frozen=True):
 
     event_id: Identifier
     session_id: Identifier
-    tenant: Identifier = "default"
+    tenant: Identifier = DEFAULT_TENANT
     subject: Annotated[str, Meta(max_length=128)] | None = None
     locale: Locale | None = None
     kind: Kind = "message"

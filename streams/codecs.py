@@ -10,8 +10,11 @@ import msgpack
 import msgspec
 
 from schemas.dead_letters import Undecodable
-from schemas.events import SCHEMA_VERSION, InteractionEvent
+from schemas.events import DEFAULT_TENANT, MAX_IDENTIFIER, SCHEMA_VERSION, InteractionEvent
 from schemas.settings import Limits
+
+TENANT_HEADER = "answerby.tenant"
+"""Names the tenant of a tombstone, whose value cannot; without it the default tenant is meant."""
 
 Encoding = Literal["msgpack", "json"]
 Headers = tuple[tuple[str, bytes], ...]
@@ -73,6 +76,22 @@ def decode_event(value: bytes, key: bytes | None, headers: Headers, limits: Limi
     return _validate(tree, key, limits)
 
 
+def decode_tombstone(key: bytes | None, headers: Headers) -> tuple[str, str] | Undecodable:
+    """Tenant and session that a record without a value ends, or why it names none."""
+    session_id = _session_from_key(key)
+    if isinstance(session_id, Undecodable):
+        return session_id
+    named = header(headers, TENANT_HEADER)
+    try:
+        tenant = DEFAULT_TENANT if named is None else named.decode()
+    except UnicodeDecodeError:
+        tenant = ""
+    for name, text in (("the key", session_id), (f"header {TENANT_HEADER}", tenant)):
+        if not 0 < len(text) <= MAX_IDENTIFIER:
+            return Undecodable("invalid_field", f"{name}: not an identifier of 1 to {MAX_IDENTIFIER} characters")
+    return tenant, session_id
+
+
 def encode_record(record: msgspec.Struct, encoding: Encoding) -> bytes:
     """Bytes of a response, chunk or audit record."""
     return msgspec.json.encode(record) if encoding == "json" else msgspec.msgpack.encode(record)
@@ -92,9 +111,7 @@ def _decode_tree(value: bytes, encoding: Encoding, limits: Limits) -> object:
             max_array_len=limits.collection_items,
             max_map_len=limits.collection_items,
         )
-    except (ValueError, msgpack.exceptions.UnpackException, msgspec.DecodeError, RecursionError, OverflowError) as error:
-        return Undecodable("undecodable", _bounded(f"not {encoding}: {type(error).__name__}"))
-    except (TypeError, MemoryError) as error:
+    except (ValueError, TypeError, msgpack.exceptions.UnpackException, msgspec.DecodeError, RecursionError, OverflowError, MemoryError) as error:
         return Undecodable("undecodable", _bounded(f"not {encoding}: {type(error).__name__}"))
 
 

@@ -20,15 +20,18 @@ def boot_clock() -> float:
 class Partition:
     """One assignment of one partition of `interactions`."""
 
-    def __init__(self, number: int, start: int, committed: int | None = None) -> None:
+    def __init__(self, number: int, start: int, committed: int | None = None, on_release: Callable[[], None] | None = None) -> None:
         self.number = number
         self.tracker = OffsetTracker(start, committed)
         self.owned = True
         self.last_progress = time.monotonic()
+        self._on_release = on_release
 
     def release(self, offset: int) -> None:
         """The one place where an offset is released (law 6)."""
         self.tracker.release(offset)
+        if self._on_release is not None:
+            self._on_release()
 
 
 class PartitionBoard:
@@ -41,6 +44,8 @@ class PartitionBoard:
         """A heartbeat older than the session time-out less 1 s proves nothing: another worker may own the partition soon."""
         self._confirmed_at = clock()
         self._fresh = asyncio.Event()
+        self.on_release: Callable[[], None] = lambda: None
+        """Called when a record has its end, or its partition has gone: fewer are running."""
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._held.values())
@@ -53,10 +58,18 @@ class PartitionBoard:
         """Numbers of the partitions held, sorted."""
         return tuple(sorted(self._held))
 
+    @property
+    def running(self) -> int:
+        """Records taken and not yet released, of all partitions held."""
+        return sum(partition.tracker.running for partition in self._held.values())
+
     def begin(self, number: int, start: int, committed: int | None = None) -> Partition:
         """A partition was assigned and is read from `start`, which is also what is committed unless told otherwise."""
-        partition = self._held[number] = Partition(number, start, committed)
+        partition = self._held[number] = Partition(number, start, committed, self._released)
         return partition
+
+    def _released(self) -> None:
+        self.on_release()
 
     def end(self, numbers: Iterable[int]) -> None:
         """Partitions were revoked: nothing is published for them any more."""
@@ -64,6 +77,7 @@ class PartitionBoard:
             partition = self._held.pop(number, None)
             if partition is not None:
                 partition.owned = False
+        self.on_release()
 
     def confirm(self, at: float | None = None) -> None:
         """The coordinator has accepted a heartbeat that was sent at `at` (seconds since boot), or a join just now."""
