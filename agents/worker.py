@@ -115,6 +115,8 @@ class Worker:
         await self._server.start()
         log.info("status port", host=self._settings.worker.metrics_host, port=self._server.port)
         await self._unless_stopped(self._require_topics())
+        if self._stopping.is_set():
+            return
         await self._unless_stopped(asyncio.gather(*(engine.start() for engine in self._engines)))
         if self._stopping.is_set():
             return
@@ -182,7 +184,11 @@ class Worker:
                 await doing
         finally:
             stopping.cancel()
-            doing.cancel()
+            if not doing.done():
+                doing.cancel()
+                await asyncio.wait((doing,), timeout=1.0)
+            if doing.done() and not doing.cancelled():
+                doing.exception()  # seen, or asyncio complains of it at exit
 
     async def _watched(self, work: Awaitable[None]) -> None:
         try:
