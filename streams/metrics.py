@@ -84,7 +84,8 @@ class Metrics:
 
     def _set_hit_ratios(self) -> None:
         """Made of the counters when somebody looks, so that the two never disagree."""
-        counts = {(sample.labels["model"], sample.labels["kind"]): sample.value for family in self.tokens.collect() for sample in family.samples}
+        samples = [sample for family in self.tokens.collect() for sample in family.samples if sample.name.endswith("_total")]
+        counts = {(sample.labels["model"], sample.labels["kind"]): sample.value for sample in samples}
         for model in {model for model, _kind in counts}:
             cached, read = counts.get((model, "cached"), 0.0), counts.get((model, "prompt"), 0.0)
             if cached + read > 0:

@@ -59,6 +59,9 @@ def calibrate(
     from agents.cli.engine_alone import find_model, measuring_console, warn_when_busy
 
     chosen = find_model(settings, model)
+    if chosen.engine == "scripted" and chosen.token_ms <= 0:
+        msg = f"model {chosen.name!r} is scripted and takes no time: set its token_ms, or name another model"
+        raise UsageError(msg)
     console = measuring_console(stderr=json)
     warn_when_busy()
     if not explore:

@@ -113,6 +113,8 @@ def explore_settings(model: Model, settings: Settings, wish: Wish, *, svg: Path 
         sys.stdout.write(f"{msgspec.json.encode(_tree(explored, model, starts, wish)).decode()}\n")
         return 0
     console.print(explore_view(explored.candidates, explored.advice))
+    if skipped:
+        console.print(f"{skipped} of {len(starts)} engine starts were left out, the time was over: see --max-s", style="yellow", markup=False)
     for line in toml_lines(model, explored.advice, _cpus_of(starts, explored.advice.best.setting)):
         console.print(line, markup=False)
     if svg is not None:

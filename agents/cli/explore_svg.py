@@ -35,7 +35,8 @@ def _shares(candidates: Sequence[Candidate], advice: Advice, deadline_ms: float)
     parts = _frame(LEFT, f"events answered in time, {deadline_ms:g} ms", "events/s", [(x_of(rate), f"{rate:g}") for rate in rates])
     parts += [_text(LEFT - 8, _y(share), f"{share:.0%}", anchor="end") for share in (0, 0.25, 0.5, 0.75, 1)]
     others = [one for one in candidates if one is not advice.best and one is not advice.present]
-    lines = [(one, OTHER, 1.0) for one in others] + [(advice.present, NOW, 2.0), (advice.best, BEST, 2.5)]
+    now = [] if advice.present is advice.best else [(advice.present, NOW, 2.0)]
+    lines = [*((one, OTHER, 1.0) for one in others), *now, (advice.best, BEST, 2.5)]
     for one, colour, width in lines:
         parts.append(_line([(x_of(point.rate), _y(point.in_time)) for point in one.points], colour, width))
     if advice.best is advice.present:

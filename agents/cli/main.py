@@ -25,7 +25,7 @@ COMMANDS = {
     "worker": ("agents.cli.worker:worker", "Answer events until SIGTERM or Ctrl-C."),
     "broker": ("agents.cli.broker:broker", "Run a real Apache Kafka on this machine."),
     "topics": ("agents.cli.topics:app", "Create and check the topics."),
-    "models": ("agents.cli.models:app", "Pull, list, inspect, measure and compare the models of this machine."),
+    "models": ("agents.cli.models:app", "Pull, inspect, measure and compare models."),
     "config": ("agents.cli.config:app", "Write, check and show the settings."),
 }
 """Every command by the path of what runs it, so that its imports wait until it is called; the order is that of a first acquaintance."""

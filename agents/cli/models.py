@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agents.models.manifest import FileCheck, Manifest
     from agents.models.pull import Progress as Report
 
-app = cyclopts.App(name="models", help="Pull, list, inspect, measure and compare the models of this machine.")
+app = cyclopts.App(name="models", help="Pull, inspect, measure and compare models.")
 app.command("agents.cli.calibrate:calibrate", name="calibrate")
 app.command("agents.cli.compare:compare", name="compare")
 

@@ -25,7 +25,7 @@ _STATES = {"ready": GOOD, "not ready": "yellow", "down": BAD, "starting": "yello
 
 def top_view(figures: Figures) -> Group:
     """The whole screen."""
-    when = "the last interval" if figures.window == "interval" else "all since the start (nothing lately)"
+    when = "the same" if figures.window == "interval" else "all since the start (idle now)"
     head = Text.assemble(("answerby ", "bold"), (time.strftime("%H:%M:%S"), DIM), (f"  rates over {figures.interval_s:.1f} s, times of {when}", DIM))
     parts: list[RenderableType] = [head, *(_worker_line(worker) for worker in figures.workers)]
     if any(worker.state != "down" for worker in figures.workers):

@@ -112,9 +112,16 @@ def advise(candidates: Sequence[Candidate], present: Setting) -> Advice:
         raise ValueError(msg)
     able = [candidate for candidate in candidates if not candidate.setting.shares_core] or list(candidates)
     top = max(candidate.mean_share for candidate in able)
+    if top <= 0:
+        return Advice(now, now, _hopeless(now))
     near = [candidate for candidate in able if candidate.mean_share > top - TOO_CLOSE]
     best = now if now in near and now.worst_step_s <= 1.2 * min(one.worst_step_s for one in near) else min(near, key=_tie_break)
     return Advice(best, now, _reason(best, now, candidates))
+
+
+def _hopeless(now: Candidate) -> str:
+    step = f"worst step {now.worst_step_s * 1000:.0f} ms as it is set"
+    return f"no setting answers anything in time ({step}): raise the deadline, take a smaller model, or measure on a free machine"
 
 
 def _tie_break(candidate: Candidate) -> tuple[float, int, int]:

@@ -1,0 +1,56 @@
+"""The exposition: what is made when somebody looks, and that it reads back as it was written."""
+
+from __future__ import annotations
+
+import pytest
+
+from schemas.inference import Step
+from streams.metrics import Metrics, Sample, parse_exposition
+
+
+def value_of(samples: tuple[Sample, ...], name: str, **labels: str) -> float | None:
+    """The one sample with this name and these labels."""
+    found = [sample.value for sample in samples if sample.name == name and dict(sample.labels) == labels]
+    return found[0] if found else None
+
+
+def test_what_is_rendered_reads_back() -> None:
+    """Counters, gauges and buckets come out with the values and labels that went in, awkward labels included."""
+    metrics = Metrics()
+    metrics.events.labels("model", "none").inc(3)
+    metrics.running.set(2)
+    metrics.engine_rss.labels('na"me\n\\', "0").set(5)
+    metrics.slack.observe(-0.3)
+    samples = parse_exposition(metrics.render().decode())
+    assert value_of(samples, "answerby_events_total", outcome="model", reason="none") == 3
+    assert value_of(samples, "answerby_running_requests") == 2
+    assert value_of(samples, "answerby_engine_resident_bytes", model='na"me\n\\', replica="0") == 5
+    assert value_of(samples, "answerby_deadline_slack_seconds_bucket", le="-0.5") == 0
+    assert value_of(samples, "answerby_deadline_slack_seconds_bucket", le="-0.2") == 1
+
+
+def test_what_is_no_exposition_is_refused() -> None:
+    """Another program's page is an error, not a set of figures."""
+    with pytest.raises(ValueError, match=r".+"):
+        parse_exposition("<html>{</html>\n")
+
+
+def test_the_prefix_caches_hit_ratio_follows_the_tokens() -> None:
+    """Cached over all prompt tokens, by model; a model that has read nothing has none."""
+    metrics = Metrics()
+    metrics.tokens.labels("a", "prompt").inc(25)
+    metrics.tokens.labels("a", "cached").inc(75)
+    metrics.tokens.labels("b", "wasted").inc(4)
+    samples = parse_exposition(metrics.render().decode())
+    assert value_of(samples, "answerby_prefix_cache_hit_ratio", model="a") == 0.75
+    assert value_of(samples, "answerby_prefix_cache_hit_ratio", model="b") is None
+
+
+def test_a_frame_without_a_step_is_no_batch() -> None:
+    """Only steps count for the mean batch: an end that is told between two steps would pull it down."""
+    metrics = Metrics()
+    metrics.observe_step("m", Step(0.02, 4, 0))
+    metrics.observe_step("m", Step(0.0, 0, 0))
+    samples = parse_exposition(metrics.render().decode())
+    assert value_of(samples, "answerby_engine_batch_requests_count", model="m") == 1
+    assert value_of(samples, "answerby_engine_batch_requests_sum", model="m") == 4
