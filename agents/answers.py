@@ -67,10 +67,11 @@ def fix_response(
     inflight: Inflight, event: InteractionEvent, given: Given, rungs: tuple[Rung, ...], stamps: Stamps, *, clock: Clock, reserve_s: float, limits: Limits
 ) -> Fixed:
     """Build the final record. Called once an event: a redelivery sends these bytes again."""
-    now, wall_ms = clock.monotonic(), clock.wall_ms()
+    now = clock.monotonic()
     stages = stamps.seconds(now)
     deadline = inflight.deadline
     due_at_ms = deadline.due_at_ms - round((deadline.due - inflight.due) * 1000)
+    answered_at_ms = deadline.arrived_at_ms + round((now - deadline.arrived) * 1000)
     milliseconds = {name: round(seconds * 1000, 3) for name, seconds in stages.items()}
     response = Response(
         response_id=response_id(event.tenant, event.session_id, event.event_id),
@@ -87,7 +88,7 @@ def fix_response(
         finish_reason=given.finish_reason,
         model=given.model,
         usage=given.usage,
-        deadline=DeadlineReport(deadline.budget_ms, due_at_ms, wall_ms, met=now + reserve_s <= inflight.due),
+        deadline=DeadlineReport(deadline.budget_ms, due_at_ms, answered_at_ms, met=answered_at_ms + reserve_s * 1000 <= due_at_ms),
         latency_ms=Latency(**milliseconds, total=round(sum(milliseconds.values()), 3)),
         rungs=(*inflight.notes, *rungs),
         disclosure=inflight.disclosure,

@@ -57,7 +57,8 @@ def compute_deadline(event: InteractionEvent, *, record_ms: int, arrived: float,
         arrived=arrived,
         due=arrived + left_ms / 1000,
         due_at_ms=round(start_ms + budget_ms),
-        expired=left_ms < section.min_ms,
+        arrived_at_ms=arrived_wall_ms,
+        expired=left_ms < section.min_ms or left_ms <= 0,
         skew_ms=ahead_ms if ahead_ms > section.max_skew_ms else 0,
     )
 

@@ -41,7 +41,8 @@ class SessionStore:
         index_key = session_key(tenant, session_id)
         index = self._read(inflight, "answers", index_key, KeptIndex) or KeptIndex()
         entry = KeptEntry(event.event_id, answer.digest, inflight.offset)
-        index, forgotten = sessions.keep(index, entry, keep_last=self._session.answers_kept, committed=inflight.partition.tracker.committed)
+        committed, fits = inflight.partition.tracker.committed, self._limits.session_bytes
+        index, forgotten = sessions.keep(index, entry, keep_last=self._session.answers_kept, committed=committed, max_bytes=fits)
         staged = [
             tables.stage("answers", answer_key(tenant, session_id, event.event_id), dump_stored(answer), source),
             tables.stage("answers", index_key, dump_stored(index), source),

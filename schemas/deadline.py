@@ -63,7 +63,8 @@ class Deadline(msgspec.Struct, frozen=True):
         arrived: when the worker's consumer handed the record over, monotonic seconds.
         due: when a consumer of `responses` should have the answer, monotonic seconds.
         due_at_ms: the same moment in Unix milliseconds.
-        expired: what was left on arrival was below `deadline.min_ms`; the model is never called.
+        arrived_at_ms: when it arrived, in Unix milliseconds: a later moment is told from it, so that a clock that is set changes nothing.
+        expired: what was left on arrival was below `deadline.min_ms`, or nothing; the model is never called.
         skew_ms: how far ahead of arrival the event's own stamp was, when beyond the allowed skew; else 0.
     """
 
@@ -72,6 +73,7 @@ class Deadline(msgspec.Struct, frozen=True):
     due: float
     due_at_ms: int
     expired: bool
+    arrived_at_ms: int = 0
     skew_ms: int = 0
 
     def remaining(self, now: float, *, reserve_s: float = 0.0) -> float:

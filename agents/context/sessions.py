@@ -76,13 +76,32 @@ def fit(state: SessionState, limits: Limits) -> bytes:
     return stored
 
 
-def keep(index: KeptIndex, entry: KeptEntry, *, keep_last: int, committed: int) -> tuple[KeptIndex, tuple[str, ...]]:
-    """The index with one more kept answer, and the event ids that may be forgotten: beyond the last `keep_last` and already committed."""
+def keep(index: KeptIndex, entry: KeptEntry, *, keep_last: int, committed: int, max_bytes: int) -> tuple[KeptIndex, tuple[str, ...]]:
+    """The index with one more kept answer, and the event ids that may be forgotten: beyond the last `keep_last` and already committed.
+
+    An offset above the newest one is of a log that was made anew since, and will not be delivered again. Whatever is not committed, the index
+    stays below `max_bytes`: one that is too large to be written would end the worker, and the next one (R09).
+    """
     entries = [*index.entries, entry]
-    forgotten: list[str] = []
-    while len(entries) > keep_last and entries[0].offset < committed:
-        forgotten.append(entries.pop(0).event_id)
-    return msgspec.structs.replace(index, entries=tuple(entries)), tuple(forgotten)
+    size = _INDEX_BYTES + sum(map(_entry_bytes, entries))
+    first = 0
+    while first < len(entries) - 1:
+        oldest = entries[first]
+        done_with = len(entries) - first > keep_last and not committed <= oldest.offset <= entry.offset
+        if not done_with and size <= max_bytes:
+            break
+        size -= _entry_bytes(oldest)
+        first += 1
+    return msgspec.structs.replace(index, entries=tuple(entries[first:])), tuple(old.event_id for old in entries[:first])
+
+
+_INDEX_BYTES = 64
+"""Of an index beside its entries: names and heads of its fields."""
+
+
+def _entry_bytes(entry: KeptEntry) -> int:
+    """At most so many in MessagePack: texts, and 16 for their heads and the offset."""
+    return len(entry.event_id.encode()) + len(entry.digest) + 16
 
 
 def _merge_patch(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:

@@ -37,6 +37,14 @@ def test_tiny_and_negative_budgets_are_expired(budget: float) -> None:
     assert deadline.budget_ms >= 0
 
 
+@pytest.mark.parametrize("budget", [0, -1, -1e308])
+def test_no_time_at_all_is_expired_whatever_the_smallest_budget(budget: float) -> None:
+    """With `min_ms` at 0 a budget of nothing still reaches no model; the smallest one does."""
+    section = DeadlineSection(min_ms=0.0)
+    assert due_of(budget=budget, section=section).expired
+    assert not due_of(budget=0.5, section=section).expired
+
+
 @pytest.mark.parametrize("budget", [9_223_372_036_854_775_807, 1e300])
 def test_huge_budgets_are_clamped(budget: float) -> None:
     """A budget above `max_ms` is the maximum, and the response names it."""

@@ -7,7 +7,7 @@ import pytest
 
 from agents.context import sessions
 from schemas.events import InteractionEvent
-from schemas.session import KeptEntry, KeptIndex, SessionState, Turn, load_stored
+from schemas.session import KeptEntry, KeptIndex, SessionState, Turn, dump_stored, load_stored
 from schemas.settings import Limits, Session
 
 
@@ -88,9 +88,9 @@ def test_uncommitted_answers_are_never_forgotten() -> None:
     """Beyond the last N an answer goes only when its record cannot be delivered again."""
     index, forgotten = KeptIndex(), ()
     for offset in range(6):
-        index, forgotten = sessions.keep(index, KeptEntry(f"e{offset}", b"", offset), keep_last=2, committed=3)
+        index, forgotten = sessions.keep(index, KeptEntry(f"e{offset}", b"", offset), keep_last=2, committed=3, max_bytes=10_000)
     assert [entry.offset for entry in index.entries] == [3, 4, 5]
-    index, forgotten = sessions.keep(index, KeptEntry("e6", b"", 6), keep_last=2, committed=7)
+    index, forgotten = sessions.keep(index, KeptEntry("e6", b"", 6), keep_last=2, committed=7, max_bytes=10_000)
     assert forgotten == ("e3", "e4")
 
 
@@ -99,3 +99,22 @@ def test_reset_forgets_the_context_and_keeps_foreign_fields() -> None:
     state = SessionState(turns=(turn(1),), state={"a": 1}, turn_count=4, unknown={"mood": "good"})
     assert sessions.reset(state) == SessionState(turn_count=4, unknown={"mood": "good"})
     assert msgspec.msgpack.decode(sessions.fit(sessions.reset(state), Limits()))["mood"] == "good"
+
+
+def test_the_index_of_kept_answers_always_fits() -> None:
+    """Commits that fail for long, or thousands of kept answers with long ids, let the oldest go before the index is too large to be written."""
+    index, forgotten = KeptIndex(), 0
+    for offset in range(3000):
+        index, gone = sessions.keep(index, KeptEntry("汉" * 128 + str(offset), b"d" * 16, offset), keep_last=10_000, committed=0, max_bytes=100_000)
+        forgotten += len(gone)
+        assert len(dump_stored(index)) <= 100_000
+    assert index.entries[-1].offset == 2999
+    assert forgotten + len(index.entries) == 3000
+
+
+def test_answers_of_a_log_that_was_made_anew_are_let_go() -> None:
+    """Their offsets lie above all new ones: waiting for those to be committed would keep every answer from then on."""
+    index = KeptIndex(tuple(KeptEntry(f"old{offset}", b"", offset) for offset in range(1000, 1003)))
+    for offset in range(5):
+        index, _ = sessions.keep(index, KeptEntry(f"e{offset}", b"", offset), keep_last=2, committed=offset, max_bytes=10_000)
+    assert [entry.event_id for entry in index.entries] == ["e3", "e4"]
