@@ -78,7 +78,11 @@ class EngineClient:
 
     async def start(self) -> Ready | str:
         """Spawn, send the spec and wait for Ready; a text says why the engine will not come. Bounded by the model's start_ms."""
-        self._process = EngineProcess(f"{self._spec.model.name}/{self._spec.replica}")
+        try:
+            self._process = EngineProcess(f"{self._spec.model.name}/{self._spec.replica}")
+        except OSError as error:  # no memory, processes or descriptors left: as much a reason to try again later as any other
+            self._end(f"its process cannot be spawned ({error.strerror or error})")
+            return await asyncio.shield(self._ready)
         self._heard = self._loop.time()
         self._loop.add_reader(self._process.socket, self._on_readable)
         self._watch()

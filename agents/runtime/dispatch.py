@@ -62,7 +62,7 @@ class Dispatch:
         if not work.probe:
             self._promises[request.id] = (work, 0.0)
         if decision.now:
-            client.ask(request, ask)
+            self._send(client, request, ask)
         return ask
 
     def stepped(self, step: Step) -> float | None:
@@ -89,13 +89,18 @@ class Dispatch:
         return self.scheduler.worst_step_s()
 
     def gone(self) -> None:
-        """The process has died: what it was doing has failed already, what waited for it is given up."""
+        """The process has died: what it was doing has failed already, what waited for it fails as well."""
         for _, ask in self._open.values():
-            ask.give_up("overload", "the engine was replaced")
+            ask.fail("engine_unavailable", "the engine was replaced")
         self._open.clear()
         self._promises.clear()
         self.scheduler.clear()
         self._prompts.forget()
+
+    def _send(self, client: _Client, request: Generate, ask: Ask) -> None:
+        client.ask(request, ask)
+        if ask.outcome is not None:  # it could not be sent: no step will ever tell of its end, and its place would be lost
+            self._drop(request.id)
 
     def _let_in(self, now: float) -> None:
         start, lost = self.scheduler.ready(now)
@@ -103,7 +108,7 @@ class Dispatch:
         for request_id in start:
             request, ask = self._open[request_id]
             if client is not None:
-                client.ask(request, ask)
+                self._send(client, request, ask)
         for request_id in lost:
             _, ask = self._open[request_id]
             self._drop(request_id)

@@ -268,24 +268,36 @@ PRESSURE_S = 2.0
 """Refusals younger than this mean that others want the engine too; without them nobody is held back."""
 
 
+TENANTS = 1000
+"""Remembered at once, those seen last: far more than share an engine within a few half-lives, and few enough to be gone through at an admission."""
+
+
 class Shares:
-    """What each tenant has used lately, forgotten by half-lives; bounded by forgetting whom nobody has seen for long."""
+    """What each tenant has used lately, forgotten by half-lives."""
 
     def __init__(self) -> None:
         self._used: dict[str, tuple[float, float]] = {}
         self._pressed: dict[str, float] = {}
 
+    @property
+    def known(self) -> int:
+        """Tenants remembered."""
+        return max(len(self._used), len(self._pressed))
+
     def note(self, tenant: str, cost: float, now: float) -> None:
         """A tenant was given work of `cost` (in prompt tokens' worth)."""
-        self._used[tenant] = (self._decayed(tenant, now) + cost, now)
-        if len(self._used) > 1000:  # noqa: PLR2004  # far more tenants than share an engine within a few half-lives
-            self._used = {name: use for name, use in self._used.items() if now - use[1] < 10 * HALF_LIFE_S}
+        used = self._decayed(tenant, now) + cost
+        self._used.pop(tenant, None)
+        self._used[tenant] = (used, now)
+        if len(self._used) > TENANTS:
+            del self._used[next(iter(self._used))]
 
     def press(self, tenant: str, now: float) -> None:
         """A tenant was refused: there is not enough for all."""
+        self._pressed.pop(tenant, None)
         self._pressed[tenant] = now
-        if len(self._pressed) > 1000:  # noqa: PLR2004  # as above
-            self._pressed = {name: at for name, at in self._pressed.items() if now - at < PRESSURE_S}
+        if len(self._pressed) > TENANTS:
+            del self._pressed[next(iter(self._pressed))]
 
     def is_greedy(self, tenant: str, now: float) -> bool:
         """Whether a tenant has had more than its share while others are being refused or served."""

@@ -133,14 +133,18 @@ class Engine:
 
     @property
     def open_requests(self) -> int:
-        """Of all replicas, running and waiting."""
+        """Sent to an engine of any replica and not ended."""
         return sum(replica.open_requests for replica in self._replicas)
 
     @property
-    def has_room(self) -> bool:
-        """Whether one more request stays within max_batch + waiting of the ready replicas."""
-        ready = sum(replica.state == "ready" for replica in self._replicas)
-        return ready > 0 and self.open_requests < ready * self.model.max_batch + self.model.waiting
+    def running_requests(self) -> int:
+        """Offered requests that have a place in a batch."""
+        return sum(replica.dispatch.scheduler.running for replica in self._replicas)
+
+    @property
+    def waiting_requests(self) -> int:
+        """Offered requests that were admitted and wait for a place."""
+        return sum(replica.dispatch.scheduler.waiting for replica in self._replicas)
 
     def status(self) -> tuple[EngineStatus, ...]:
         """Each replica, in order."""

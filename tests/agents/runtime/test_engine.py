@@ -15,11 +15,13 @@ import psutil
 import pytest
 import uvloop
 
-from agents.runtime.ask import Ask, EngineFailed, Finished, GivenUp
+from agents.runtime.ask import Ask, EngineFailed, Finished
 from agents.runtime.dispatch import Wanted
+from agents.runtime.frames import MAX_FRAME
 from agents.runtime.spec import EngineSpec, ResolvedModel
 from agents.runtime.supervisor import BACKOFF_LONGEST_S, HEALTHY_S, Backoff, Engine
 from schemas.errors import SetupError
+from schemas.inference import Constraint
 from schemas.settings import Model
 from tests.agents.runtime.engines import Recorder, finished, open_descriptors, pid_of, prompt, running, scripted_spec, send_signal, until
 from tests.support import run
@@ -286,7 +288,7 @@ def test_stop_ends_what_waits_for_a_place() -> None:
             asks = [engine.offer(prompt("go", 20), Wanted(need=2, tenant="t")) for _ in range(2)]
             assert all(isinstance(ask, Ask) for ask in asks)
         outcomes = [ask.outcome for ask in asks if isinstance(ask, Ask)]
-        assert [type(outcome) for outcome in outcomes] == [EngineFailed, GivenUp]
+        assert [type(outcome) for outcome in outcomes] == [EngineFailed, EngineFailed]
 
     run(scenario())
 
@@ -341,18 +343,64 @@ def test_replicas_share_the_load_and_fail_apart() -> None:
     run(scenario())
 
 
-def test_room_ends_where_the_settings_say() -> None:
-    """max_batch + waiting requests have room, one more has not; ended ones give it back."""
+def test_what_runs_and_what_waits_are_told_apart() -> None:
+    """Requests in the batch, and those admitted that wait for a place in it; none are left when all have ended."""
 
     async def scenario() -> None:
-        async with running(scripted_spec(max_batch=2, waiting=1, **SLOW)) as engine:
-            asks = []
-            while engine.has_room:
-                asks.append(engine.ask(prompt("go", 5)))
-            assert len(asks) == 3
+        async with running(scripted_spec(max_batch=2, waiting=3, **SLOW)) as engine:
+            asks = [engine.offer(prompt("go", 5), Wanted(need=2, tenant="t")) for _ in range(4)]
+            assert (engine.running_requests, engine.waiting_requests) == (2, 2)
             for ask in asks:
+                assert isinstance(ask, Ask)
                 await ask.done()
-            assert engine.has_room
+            await until(lambda: (engine.running_requests, engine.waiting_requests) == (0, 0))
+
+    run(scenario())
+
+
+def test_a_request_that_cannot_be_sent_takes_no_place() -> None:
+    """One above the pipe's largest frame fails, and the batch of one is free for the next."""
+
+    async def scenario() -> None:
+        async with running(scripted_spec(max_batch=1, waiting=0)) as engine:
+            huge = engine.offer(prompt("go", 5, constraint=Constraint(json_schema=" " * (MAX_FRAME + 1))), Wanted(need=2, tenant="t"))
+            assert isinstance(huge, Ask)
+            assert isinstance(await huge.done(), EngineFailed)
+            small = engine.offer(prompt("go", 5), Wanted(need=2, tenant="t"))
+            assert isinstance(small, Ask)
+            assert isinstance(await small.done(), Finished)
+
+    run(scenario())
+
+
+def test_what_waited_when_the_engine_died_had_no_engine() -> None:
+    """It was not for want of a place: the reason is the same for the request that ran."""
+
+    async def scenario() -> None:
+        async with running(scripted_spec(max_batch=1, **SLOW)) as engine:
+            asks = [engine.offer(prompt("go", 50), Wanted(need=2, tenant="t")) for _ in range(2)]
+            assert (engine.running_requests, engine.waiting_requests) == (1, 1)
+            send_signal(engine, signal.SIGKILL)
+            outcomes = [await ask.done() for ask in asks if isinstance(ask, Ask)]
+            assert [outcome.reason for outcome in outcomes if isinstance(outcome, EngineFailed)] == ["engine_unavailable"] * 2
+
+    run(scenario())
+
+
+def test_a_process_that_cannot_be_spawned_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No memory or no descriptors for a moment: the replacement comes when there are; at a start it is one line."""
+
+    async def scenario() -> None:
+        async with running(scripted_spec(**SLOW)) as engine:
+            with monkeypatch.context() as patch:
+                patch.setattr(sys, "executable", "/nowhere/python")
+                send_signal(engine, signal.SIGKILL)
+                await until(lambda: engine.status()[0].restarts >= 2)
+                other = Engine([scripted_spec()])
+                with pytest.raises(SetupError, match="cannot be spawned"):
+                    await other.start()
+            await until(lambda: engine.ready)
+            assert isinstance(await engine.ask(prompt("go", 2)).done(), Finished)
 
     run(scenario())
 

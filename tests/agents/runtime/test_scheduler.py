@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.runtime.cost_model import CostModel
-from agents.runtime.scheduler import Admitted, Refused, Scheduler, Shares, Work
+from agents.runtime.scheduler import TENANTS, Admitted, Refused, Scheduler, Shares, Work
 from schemas.cost import CostProfile, StepCost
 
 PROFILE = CostProfile(
@@ -187,3 +187,14 @@ def test_cost_model_follows_a_machine_that_slows_down() -> None:
     for index in range(200):
         cost.learn(4, 0, 0.028 if index % 20 else 0.042)
     assert cost.bound_s(4) >= 0.040
+
+
+def test_tenants_without_number_are_not_remembered_without_bound() -> None:
+    """However many tenants come at once, those seen last are known and the rest is forgotten."""
+    shares = Shares()
+    for number in range(3 * TENANTS):
+        shares.note(f"t{number}", 1.0, 0.001 * number)
+        shares.press(f"t{number}", 0.001 * number)
+    assert shares.known <= TENANTS
+    shares.note("loud", 1e6, 4.0)
+    assert shares.is_greedy("loud", 4.0)
