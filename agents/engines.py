@@ -101,7 +101,7 @@ def _with_profile(spec: EngineSpec) -> EngineSpec:
 
 
 def find_files(model: Model) -> ResolvedModel:
-    """Which files an entry means. A scripted one has none; its version follows its text."""
+    """Which files an entry means. A scripted one has none, and always the same version."""
     if model.engine == "scripted":
         return ResolvedModel(model.name, "", "scripted")
     found = resolve_model(model.path)

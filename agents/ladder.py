@@ -85,8 +85,6 @@ class Walk(msgspec.Struct, frozen=True):
 
     given: Given
     rungs: tuple[Rung, ...]
-    schedule_s: float
-    """Seconds spent deciding, outside the model."""
     wasted: tuple[tuple[str, int], ...] = ()
     """Tokens made and not delivered, by rung."""
 
@@ -94,16 +92,13 @@ class Walk(msgspec.Struct, frozen=True):
 class Ladder:
     """Walks its rungs; what it falls back on is the default that was built when the event arrived."""
 
-    def __init__(self, rungs: tuple[RungProtocol, ...], *, default_rung: bool = True) -> None:
+    def __init__(self, rungs: tuple[RungProtocol, ...]) -> None:
         self._rungs = rungs
-        self._default_rung = default_rung
 
     async def walk(self, question: Question, budget: Budget, default_text: str) -> Walk:
         """The first answer that a rung gives in time; at most one attempt a rung, so that no retry multiplies a time-out."""
-        began = time.monotonic()
         taken: list[Rung] = []
         reason: Reason | None = None
-        worked = 0.0
         times = ModelTimes()
         wasted: list[tuple[str, int]] = []
         for rung in self._rungs:
@@ -118,18 +113,13 @@ class Ladder:
                 wasted.append((rung.label, result.wasted))
             if isinstance(result, Given):
                 taken.append(Rung(rung.name, "answered", _ms(spent), result.finish_reason or ""))
-                return Walk(result, tuple(taken), max(0.0, time.monotonic() - began - worked - _sum(result.times)), tuple(wasted))
+                return Walk(result, tuple(taken), tuple(wasted))
             taken.append(Rung(rung.name, result.verdict, _ms(spent), result.why))
             reason = reason or result.reason
-            worked += _sum(result.times)
             times = ModelTimes(times.queue + result.times.queue, times.prefill + result.times.prefill, times.generate + result.times.generate)
         taken.append(Rung("default", "answered", 0.0, ""))
         given = Given("default", default_text, reason=reason or "engine_unavailable", times=times)
-        return Walk(given, tuple(taken), max(0.0, time.monotonic() - began - worked), tuple(wasted))
-
-
-def _sum(times: ModelTimes) -> float:
-    return times.queue + times.prefill + times.generate
+        return Walk(given, tuple(taken), tuple(wasted))
 
 
 def _ms(seconds: float) -> float:

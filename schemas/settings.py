@@ -14,7 +14,6 @@ BUILT_IN_RUNGS = ("rules", "cache", "semantic_cache", "main", "fallback", "defau
 """Names the ladder knows by itself; without configuration they are skipped."""
 
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
-Positive = Annotated[float, Meta(gt=0)]
 
 
 class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -116,9 +115,7 @@ class Model(_Section, frozen=True, forbid_unknown_fields=True):
     kv_cache_mb: Annotated[int, Meta(ge=1, description="KV cache, reserved at load and counted against the memory limit")] = 512
     prefill_chunk: Annotated[int, Meta(ge=16, le=8192, description="most tokens in one step; small keeps steps short while a prompt is read")] = 32
     replicas: Annotated[int, Meta(ge=1, le=64, description="engine processes of this model")] = 1
-    standby: Annotated[
-        int, Meta(ge=0, le=8, description="further processes kept warm, which serve only while another is being replaced")
-    ] = 0
+    standby: Annotated[int, Meta(ge=0, le=8, description="further processes kept warm, which serve only while another is being replaced")] = 0
     waiting: Annotated[int, Meta(ge=0, description="requests that may wait for a place in the batch; more are refused as `overload`")] = 32
     text: Annotated[str, Meta(min_length=1, description="scripted only: what it says, repeated up to the tokens asked for")] = "This is a scripted answer."
     token_ms: Annotated[float, Meta(ge=0, description="scripted only: one step")] = 0.0
