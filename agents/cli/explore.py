@@ -20,7 +20,7 @@ from agents.cli.engine_alone import beside_engine, measure_profile, spec_alone, 
 from agents.cli.explore_svg import draw_svg
 from agents.cli.explore_view import explore_view, toml_lines
 from agents.deadlines import reserve_for
-from agents.models.explore import Advice, Candidate, Load, Setting, advise, predict
+from agents.models.explore import Advice, Candidate, Load, Setting, advise, even_out, predict, unsteadiness
 from agents.models.profiles import save_profile
 from agents.runtime.cpus import SMALL_MACHINE, Cores, available_cores
 from agents.runtime.spec import EngineSpec
@@ -39,6 +39,9 @@ START_S = 8.0
 
 ROUND_S = 2.5
 """One round of measuring with batches up to 16, for the same estimate."""
+
+UNEVEN = 1.4
+"""Times that the same step may take from one start to the next: beyond it the machine was not free, and what was measured is partly others' work."""
 
 LONGEST_START_S = 300.0
 """One start under one setting may not take longer, whatever the settings say: there are up to ten of them."""
@@ -113,6 +116,10 @@ def explore_settings(model: Model, settings: Settings, wish: Wish, *, svg: Path 
         sys.stdout.write(f"{msgspec.json.encode(_tree(explored, model, starts, wish)).decode()}\n")
         return 0
     console.print(explore_view(explored.candidates, explored.advice))
+    uneven = unsteadiness([profile for _, profile in profiles])
+    if uneven > UNEVEN:
+        told = f"warning: the same step took {uneven:.1f} times as long in one start as in another; repeat this on a free machine before you trust it"
+        console.print(told, style="yellow", markup=False)
     if skipped:
         console.print(f"{skipped} of {len(starts)} engine starts were left out, the time was over: see --max-s", style="yellow", markup=False)
     for line in toml_lines(model, explored.advice, _cpus_of(starts, explored.advice.best.setting)):
@@ -195,9 +202,10 @@ def _measure_one(start: _Start, settings: Settings) -> CostProfile:
 
 def _predict(model: Model, profiles: Sequence[tuple[Setting, CostProfile]], loads: Sequence[Load], skipped: int, console: Console) -> Explored:
     batches = sorted({*BATCHES, model.max_batch})
+    evened = even_out([profile for _, profile in profiles])
     tries = [
         (Setting(setting.threads, setting.prefill_chunk, batch, setting.shares_core), profile)
-        for setting, profile in profiles
+        for (setting, _), profile in zip(profiles, evened, strict=True)
         for batch in batches
         if batch <= setting.prefill_chunk or batch == model.max_batch
     ]
@@ -234,6 +242,7 @@ def _tree(explored: Explored, model: Model, starts: Sequence[_Start], wish: Wish
         "toml": toml_lines(model, explored.advice, _cpus_of(starts, explored.advice.best.setting)),
         "why": explored.advice.why,
         "skipped_starts": explored.skipped,
+        "unsteadiness": round(unsteadiness([profile for _, profile in explored.profiles]), 2),
     }
 
 

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import math
 import random
+import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from agents.runtime.cost_model import CostModel
 from agents.runtime.scheduler import Admitted, Scheduler, Work
-from schemas.cost import CostProfile
+from schemas.cost import CostProfile, StepCost
 
 ARRIVALS = 200
 """Events of each prediction: shares are good to about three per cent, and all settings see the same arrivals, so their order is better than that."""
@@ -86,6 +89,34 @@ class Advice:
     best: Candidate
     present: Candidate
     why: str
+
+
+def even_out(profiles: Sequence[CostProfile]) -> tuple[CostProfile, ...]:
+    """The same profiles with one set of decoding steps for each thread count, since the chunk has no part in them.
+
+    Others on the machine can only add time: the shortest median of all starts is nearest to the model's own, and the usual tail goes with it. So a start
+    that met a busy moment is not taken for a worse setting.
+    """
+    return tuple(msgspec.structs.replace(one, steps=_evened([other for other in profiles if other.threads == one.threads])) for one in profiles)
+
+
+def unsteadiness(profiles: Sequence[CostProfile]) -> float:
+    """How much longer the same decoding step took in one start than in another: 1.0 on a machine that is free all the time."""
+    medians: dict[tuple[int, int], list[float]] = {}
+    for profile in profiles:
+        for step in profile.steps:
+            medians.setdefault((profile.threads, step.batch), []).append(step.median)
+    return max((max(found) / min(found) for found in medians.values() if min(found) > 0), default=1.0)
+
+
+def _evened(alike: Sequence[CostProfile]) -> tuple[StepCost, ...]:
+    batches = sorted({step.batch for profile in alike for step in profile.steps})
+    steps = []
+    for batch in batches:
+        found = [step for profile in alike for step in profile.steps if step.batch == batch]
+        median = min(step.median for step in found)
+        steps.append(StepCost(batch, median, median * statistics.median(step.p99 / max(step.median, 1e-9) for step in found)))
+    return tuple(steps)
 
 
 def predict(profile: CostProfile, setting: Setting, loads: Sequence[Load], *, waiting: int, seed: int = 1) -> Candidate:

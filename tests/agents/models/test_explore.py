@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agents.models.explore import ARRIVALS, Candidate, Load, Point, Setting, advise, predict, worst_step_s
+from agents.models.explore import ARRIVALS, Candidate, Load, Point, Setting, advise, even_out, predict, unsteadiness, worst_step_s
 from schemas.cost import CostProfile, StepCost
 
 STEADY = CostProfile("m", "1", 1, "cpu", 32, tuple(StepCost(batch, 0.010 + 0.001 * batch, 0.010 + 0.001 * batch) for batch in (1, 4, 16)), 0.001, 1.0, 4.0)
@@ -79,6 +79,18 @@ def test_every_event_counts_once() -> None:
     point = predict(STEADY, SETTING, [load(200.0)], waiting=0).points[0]
     assert point.in_time * ARRIVALS == round(point.in_time * ARRIVALS)
     assert 0.0 < point.in_time < 0.3
+
+
+def test_a_busy_moment_is_not_taken_for_a_worse_setting() -> None:
+    """Decoding does not depend on the chunk: of two starts with equal threads the undisturbed one's steps count for both, and the gap is told."""
+    disturbed = CostProfile("m", "1", 1, "cpu", 64, tuple(StepCost(step.batch, 3 * step.median, 3 * step.p99) for step in STEADY.steps), 0.002, 1.0, 4.0)
+    wider = CostProfile("m", "1", 2, "cpu", 64, STEADY.steps[:1], 0.002, 1.0, 4.0)
+    evened = even_out([STEADY, disturbed, wider])
+    assert evened[0].steps == evened[1].steps == STEADY.steps
+    assert (evened[1].prefill_chunk, evened[1].prefill_token_s) == (64, 0.002)
+    assert evened[2].steps == wider.steps
+    assert unsteadiness([STEADY, disturbed, wider]) == pytest.approx(3.0)
+    assert unsteadiness([STEADY]) == 1.0
 
 
 class TestAdvice:
