@@ -123,8 +123,11 @@ class WorkerApp(faust.App):
         return True
 
     async def seek_back(self, partition: int, offset: int) -> None:
-        """Read `partition` of the source topic again from `offset`."""
-        await self.consumer.seek(TP(self.source_topic, partition), offset)
+        """Read `partition` of the source topic again from `offset`; one that has just been taken from us is its next owner's to read."""
+        try:
+            await self.consumer.seek(TP(self.source_topic, partition), offset)
+        except IllegalStateError:
+            log.warning("a partition went before it could be read again", partition=partition, offset=offset)
 
 
 def build_app(settings: Settings, topics: Topics, board: PartitionBoard) -> WorkerApp:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import chain
 from typing import Any, Literal
 
 import msgpack
@@ -29,6 +30,11 @@ MAX_DETAIL = 300
 
 MAX_KEY_BYTES = 512
 """Bytes of a record key that may name a session: 128 characters of at most 4 bytes."""
+
+LEAST_VALUES = 8192
+"""Values in `answer` that are looked at even where `limits.state_bytes` is small: a JSON schema has a few hundred."""
+
+_LEAVES = (str, bool, type(None))
 
 _QUOTED = re.compile(r" '.*'", re.DOTALL)
 """An unknown enum value, as msgspec quotes it: it may be anything a person wrote, and details are logged."""
@@ -171,13 +177,18 @@ def _check_meaning(event: InteractionEvent, limits: Limits) -> InteractionEvent 
 def check_plain(value: object, limits: Limits) -> str | None:
     """Why `value` could not be stored and written again in both encodings; None when it can.
 
-    Walks without recursion: values nested beyond `limits.state_depth` end the walk.
+    Walks without recursion, a level at a time and a type at a time: a value at a time, 64 KiB of digits would hold the loop for 20 ms. More values
+    than `limits.state_bytes` could hold, and levels beyond `limits.state_depth`, end the walk.
     """
-    level: list[object] = [value]
+    level: list[Any] = [value]
+    left = max(limits.state_bytes, LEAST_VALUES)
     for _ in range(limits.state_depth + 1):
-        below: list[object] = []
-        for item in level:
-            problem = _check_leaf(item, below)
+        left -= len(level)
+        if left < 0:
+            return f"more values than {limits.state_bytes} bytes hold (limits.state_bytes)"
+        below: list[Any] = []
+        for kind in set(map(type, level)):
+            problem = _check_kind(kind, level, below)
             if problem is not None:
                 return problem
         if not below:
@@ -186,24 +197,22 @@ def check_plain(value: object, limits: Limits) -> str | None:
     return f"nested deeper than {limits.state_depth} (limits.state_depth)"
 
 
-def _check_leaf(item: object, below: list[object]) -> str | None:
-    match item:
-        case None | bool() | str():
-            return None
-        case int():
-            return None if -(2**63) <= item < 2**64 else "an integer does not fit 64 bits"
-        case float():
-            return None if math.isfinite(item) else "NaN and infinity are not values"
-        case dict():
-            if not all(isinstance(key, str) for key in item):
-                return "map keys must be strings"
-            below.extend(item.values())
-            return None
-        case list():
-            below.extend(item)
-            return None
-        case _:
-            return f"{type(item).__name__} is not a plain value"
+def _check_kind(kind: Any, level: list[Any], below: list[Any]) -> str | None:
+    """All values of one type in a level; what they hold goes to `below`."""
+    if kind in _LEAVES:
+        return None
+    items = [item for item in level if type(item) is kind]
+    if kind is int:
+        return None if min(items) >= -(2**63) and max(items) < 2**64 else "an integer does not fit 64 bits"
+    if kind is float:
+        return None if all(map(math.isfinite, items)) else "NaN and infinity are not values"
+    if kind is list:
+        below.extend(chain.from_iterable(items))
+        return None
+    if kind is dict:
+        below.extend(chain.from_iterable(item.values() for item in items))
+        return None if set(map(type, chain.from_iterable(items))) <= {str} else "map keys must be strings"
+    return f"{kind.__name__} is not a plain value"
 
 
 def _bounded(text: str) -> str:

@@ -438,3 +438,22 @@ def test_depth_is_counted_in_levels() -> None:
     assert check_plain(deep, limits) is not None
     while deep:
         deep = deep.pop()
+
+
+@pytest.mark.parametrize("field", ["state", "answer"])
+def test_more_values_than_could_be_kept_are_not_looked_at(field: str) -> None:
+    """A flood of tiny values is refused by its number: looking at each would hold the loop for long."""
+    flood = [0] * 100_000
+    value = msgspec.json.encode({"event_id": "e", "session_id": "s", "text": "t", field: {"json_schema": {"a": flood}}})
+    verdict = decode_event(value, None, (), Limits())
+    assert isinstance(verdict, Undecodable)
+    assert (verdict.reason, "more values" in verdict.detail) == ("invalid_field", True)
+
+
+@pytest.mark.parametrize("odd", [2**64, -(2**63) - 1, {"deep": [2**64]}])
+def test_one_odd_value_among_many_is_found(odd: object) -> None:
+    """Values of a level are checked together, and none is overlooked."""
+    value = b'{"event_id":"e","session_id":"s","text":"t","state":{"a":' + json.dumps([1, "x", None, True, 2.5, odd, {"k": 1}]).encode() + b"}}"
+    verdict = decode_event(value, None, (), Limits())
+    assert isinstance(verdict, Undecodable)
+    assert verdict.detail.startswith("state: ")
