@@ -19,7 +19,7 @@ MAX_IDENTIFIER = 128
 """Characters of an id: they stand in keys, headers and every record that an event causes."""
 
 Identifier = Annotated[str, Meta(min_length=1, max_length=MAX_IDENTIFIER)]
-Locale = Annotated[str, Meta(min_length=2, max_length=35, pattern=r"^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*$")]
+Locale = Annotated[str, Meta(min_length=2, max_length=35, pattern=r"^[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*\Z")]
 
 MAX_CHOICES = 64
 """Labels of one `choice`: each adds to the grammar that is compiled on arrival, off the loop but on the event's budget."""

@@ -13,7 +13,7 @@ from schemas.settings_tree import explain_rejection, settings_type
 BUILT_IN_RUNGS = ("rules", "cache", "semantic_cache", "main", "fallback", "default")
 """Names the ladder knows by itself; without configuration they are skipped."""
 
-Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,100}\Z")]
 
 
 class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,7 +43,7 @@ class Kafka(_Section, frozen=True, forbid_unknown_fields=True):
 
     bootstrap: Annotated[str, Meta(min_length=1, description="host:port, several separated by commas")] = "127.0.0.1:9092"
     partitions: Annotated[int, Meta(ge=1, le=1000, description="of every topic that meets in a table; the ceiling of how many workers share the load")] = 4
-    topic_prefix: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{0,80}$", description="put before every topic's name, changelogs included")] = ""
+    topic_prefix: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{0,80}\Z", description="put before every topic's name, changelogs included")] = ""
     replication: Annotated[int, Meta(ge=1, le=10, description="replicas of the topics that we create; 3 on a real cluster")] = 1
     security: Security = Security()
 

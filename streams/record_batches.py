@@ -59,7 +59,7 @@ def _read_patiently(piece: memoryview) -> Iterator[Any]:
 
 
 class _LenientBuffer(bytearray):
-    """Bytes whose slices decode without failing: `\\xff` in a name is shown as those four characters."""
+    r"""Bytes whose slices decode without failing: `\xff` in a name is shown as those four characters."""
 
     def __getitem__(self, index: SupportsIndex | slice) -> Any:
         found = super().__getitem__(index)

@@ -7,7 +7,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 import msgspec
@@ -60,6 +60,7 @@ class StepLoop:
         self._done: list[Done] = []
         self._failed: list[Failed] = []
         self._next_beat = 0.0
+        self._busy_since: float | None = None
         self._over = False
 
     def serve(self) -> None:
@@ -151,8 +152,13 @@ class StepLoop:
                 self._failed.append(Failed(entry.request.id, str(error)))
 
     def _step(self) -> StepResult | None:
-        step_at = self._backend.step_at
-        if step_at is None or step_at > self._clock():
+        step_at, now = self._backend.step_at, self._clock()
+        if step_at is None or (step_at > now and self._busy_since is None):
+            self._busy_since = None
+            return None
+        if self._busy_since is None:
+            self._busy_since = now
+        if step_at > now:
             return None
         try:
             result = self._backend.step()
@@ -161,9 +167,18 @@ class StepLoop:
             self._report(None)
             raise
         if result is not None:
+            result = self._timed(result)
             self._cost.learn(result.batch, result.prefill_tokens, result.seconds)
             self._settle(result)
         return result
+
+    def _timed(self, result: StepResult) -> StepResult:
+        """The step with the whole time since the last one ended: reading the pipe, reporting and waking up cost those who wait as much as the model does."""
+        now = self._clock()
+        seconds = result.seconds if self._busy_since is None else now - self._busy_since
+        still_busy = self._backend.step_at is not None
+        self._busy_since = now if still_busy else None
+        return replace(result, seconds=seconds)
 
     def _settle(self, result: StepResult) -> None:
         now = self._clock()

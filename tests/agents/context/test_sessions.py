@@ -86,7 +86,7 @@ def test_decision_becomes_a_fact_only_by_its_confirm_in_time() -> None:
 
 def test_uncommitted_answers_are_never_forgotten() -> None:
     """Beyond the last N an answer goes only when its record cannot be delivered again."""
-    index, forgotten = KeptIndex(), ()
+    index, forgotten = KeptIndex(), tuple[str, ...]()
     for offset in range(6):
         index, forgotten = sessions.keep(index, KeptEntry(f"e{offset}", b"", offset), keep_last=2, committed=3, max_bytes=10_000)
     assert [entry.offset for entry in index.entries] == [3, 4, 5]
