@@ -11,7 +11,7 @@ from rich.text import Text
 from agents.models.explore import Advice, Candidate
 from schemas.settings import Model
 
-BAR_CELLS = 8
+BAR_CELLS = 3
 
 SHOWN = 12
 """Settings in the table: the others are worse, and a screen has an end."""
@@ -23,9 +23,9 @@ _GOOD, _FAIR = 0.95, 0.7
 def explore_view(candidates: Sequence[Candidate], advice: Advice) -> Group:
     """The best settings, the present one among them: share of events answered in time at each rate."""
     ranked = sorted(candidates, key=lambda one: (one is not advice.best, one is not advice.present, -one.mean_share, one.worst_step_s))
-    table = Table("", "threads", "chunk", "batch", "worst step", box=None, pad_edge=False, header_style="bright_black")
+    table = Table("", "threads", "chunk", "batch", "step", box=None, pad_edge=False, header_style="bright_black")
     for point in advice.best.points:
-        table.add_column(f"in time at {point.rate:g}/s")
+        table.add_column(f"at {point.rate:g}/s", no_wrap=True)
     for one in ranked[:SHOWN]:
         mark = "best" if one is advice.best else "now" if one is advice.present else ""
         if one.setting.shares_core:
@@ -33,7 +33,7 @@ def explore_view(candidates: Sequence[Candidate], advice: Advice) -> Group:
         setting = one.setting
         cells = [str(setting.threads), str(setting.prefill_chunk), str(setting.max_batch), f"{one.worst_step_s * 1000:.0f} ms"]
         table.add_row(mark, *cells, *(share_bar(point.in_time) for point in one.points), style="bold" if one is advice.best else None)
-    parts: list[Table | Text] = [table]
+    parts: list[Table | Text] = [Text("share of events answered in time, by events a second; step: the longest that is foreseen", style="bright_black"), table]
     if len(ranked) > SHOWN:
         parts.append(Text(f"and {len(ranked) - SHOWN} more settings that do worse", style="bright_black"))
     if any(one.setting.shares_core for one in ranked):
