@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 
+from agents.runtime.prefix import BLOCK_TOKENS
 from schemas.inference import Message
 
 MESSAGE_TOKENS = 5
 """Of the chat template around each message: role, marks and line ends."""
-
-BLOCK = 32
-"""The prefix cache holds whole blocks: what is known of a prompt counts only up to the last full one."""
 
 REMEMBERED = 4096
 """Beginnings of prompts that may still be in the cache: a few for each session that speaks within minutes; beyond it the oldest are forgotten."""
@@ -42,7 +40,7 @@ class PromptEstimator:
         for key, length in zip(_beginnings(messages), self._lengths(messages), strict=True):
             if key in self._seen:
                 known = length
-        cached = int(known) // BLOCK * BLOCK
+        cached = int(known) // BLOCK_TOKENS * BLOCK_TOKENS  # the cache holds whole blocks
         return max(1, round(total - cached))
 
     def learn(self, messages: Sequence[Message], prompt_tokens: int) -> None:
