@@ -23,7 +23,7 @@ _GOOD, _FAIR = 0.95, 0.7
 def explore_view(candidates: Sequence[Candidate], advice: Advice) -> Group:
     """The best settings, the present one among them: share of events answered in time at each rate."""
     ranked = sorted(candidates, key=lambda one: (one is not advice.best, one is not advice.present, -one.mean_share, one.worst_step_s))
-    table = Table("", "threads", "chunk", "batch", "step ms", box=None, pad_edge=False, header_style="bright_black")
+    table = Table("", "threads", "chunk", "batch", "step ms", box=None, padding=(0, 1, 0, 0), header_style="bright_black")
     for point in advice.best.points:
         table.add_column(f"at {point.rate:g}/s", no_wrap=True)
     for one in ranked[:SHOWN]:
@@ -33,7 +33,7 @@ def explore_view(candidates: Sequence[Candidate], advice: Advice) -> Group:
         setting = one.setting
         cells = [str(setting.threads), str(setting.prefill_chunk), str(setting.max_batch), f"{one.worst_step_s * 1000:.0f}"]
         table.add_row(mark, *cells, *(share_bar(point.in_time) for point in one.points), style="bold" if one is advice.best else None)
-    parts: list[Table | Text] = [Text("share of events answered in time, by events a second; step: the longest that is foreseen", style="bright_black"), table]
+    parts: list[Table | Text] = [Text("events answered in time at each rate; step: the longest that is foreseen", style="bright_black"), table]
     if len(ranked) > SHOWN:
         parts.append(Text(f"and {len(ranked) - SHOWN} more settings that do worse", style="bright_black"))
     if any(one.setting.shares_core for one in ranked):
