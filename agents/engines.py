@@ -47,7 +47,8 @@ class EngineFigures:
 
     def on_promise(self, status: EngineStatus, promise: Promise) -> None:
         """An admitted request has what it needs."""
-        self._metrics.first_token_error.labels(status.model).observe(promise.first_error)
+        if promise.first_error is not None:
+            self._metrics.first_token_error.labels(status.model).observe(promise.first_error)
         self._metrics.promises.labels(status.model, "true" if promise.kept else "false").inc()
 
     def on_profile(self, status: EngineStatus, profile: CostProfile) -> None:

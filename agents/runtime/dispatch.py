@@ -24,9 +24,9 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class Promise(msgspec.Struct, frozen=True):
-    """How a promise turned out: the relative error of the foreseen time to the first token, and whether the bound held."""
+    """How a promise turned out: the relative error of the foreseen time to the first token (None when it never came), and whether the due held."""
 
-    first_error: float
+    first_error: float | None
     kept: bool
 
 
@@ -73,6 +73,8 @@ class Dispatch:
             self._check_promise(progress.id, progress.tokens, now)
         for done in step.done:
             self._check_promise(done.id, done.completion_tokens, now)
+            if done.id in self._promises and done.finish_reason == "deadline":
+                self._on_promise(Promise(None, kept=False))
             self.scheduler.end(done.id)
             self._promises.pop(done.id, None)
             held = self._open.pop(done.id, None)
@@ -140,5 +142,5 @@ class Dispatch:
             self._promises[request_id] = (work, first)
         if tokens >= work.need and first:
             foreseen = max(work.first_at - work.offered, 1e-6)
-            self._on_promise(Promise(abs(first - work.first_at) / foreseen, kept=now <= work.bound))
+            self._on_promise(Promise(abs(first - work.first_at) / foreseen, kept=now <= work.due))
             del self._promises[request_id]

@@ -39,7 +39,7 @@ class Work:
     tenant: str = ""
     tokens: int = 0
     bound: float = 0.0
-    """By when it was promised, at admission, to have what it needs."""
+    """By when it was foreseen, at admission, to have what it needs; the promise is the due, since later requests may use the time between."""
     first_at: float = 0.0
     """When its first token was foreseen, at admission."""
     offered: float = 0.0
