@@ -85,6 +85,9 @@ def build_engines(settings: Settings, metrics: Metrics) -> tuple[tuple[Engine, .
         files = find_files(model)
         needs += [Need(f"models[{index}]", weight_bytes(files.path), model.kv_cache_mb * _MB if files.path else 0)] * model.processes
         specs = [_with_profile(spec) for spec in engine_specs(model, files, places)]
+        for spec in specs:
+            if files.path:
+                metrics.kv_cache.labels(files.name, str(spec.replica)).set(model.kv_cache_mb * _MB)
         log.info("model", name=model.name, version=files.version, threads=[one.threads for one in places], cpus=[one.cpus for one in places])
         engines.append(Engine(specs, figures))
     require_memory(needs, memory_limit())

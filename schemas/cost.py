@@ -8,7 +8,7 @@ PROFILE_VERSION = 1
 
 
 class StepCost(msgspec.Struct, frozen=True, array_like=True):
-    """Seconds of a decoding step at one batch size."""
+    """Seconds of a decoding step at one batch size; `median` is of its calmer half."""
 
     batch: int
     median: float

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,6 +20,10 @@ TOKENS = 10
 
 READ_CHARS = 700
 """Of the prompts that measure reading: about 200 tokens, several chunks of any size."""
+
+CALM = 0.25
+"""Which of the sorted samples stands for the step: a neighbour's burst must not make the profile slow. Serving corrects a profile that is too
+fast within a second, since it has steps to learn from; one that is too slow refuses the requests that would teach it."""
 
 FAR_S = 3600.0
 """Nothing is cut while measuring."""
@@ -46,11 +49,15 @@ def calibrate(backend: Backend, spec: EngineSpec, *, cpu: str, rounds: int = 2, 
     for number in range(rounds):
         for size in sizes:
             _run(backend, samples, [_request(next(ids), 24, number, clock()) for _ in range(size)])
-        _run(backend, samples, [_request(next(ids), READ_CHARS, number, clock())])
+        long = _request(next(ids), READ_CHARS, number, clock())
+        before = sum(prefill for _, _, prefill in samples.reading)
+        _run(backend, samples, [long])
+        samples.tokens += sum(prefill for _, _, prefill in samples.reading) - before
+        samples.letters += sum(len(message.text) for message in long.messages)
     steps = tuple(_step_cost(size, samples.decode[size]) for size in sizes if samples.decode.get(size))
     base = {step.batch: step.median for step in steps}
     slopes = sorted((seconds - base.get(max(1, batch), steps[0].median)) / prefill for seconds, batch, prefill in samples.reading)
-    slope = max(1e-6, statistics.median(slopes)) if slopes else 0.0015
+    slope = max(1e-6, slopes[int(len(slopes) * CALM)]) if slopes else 0.0015
     return CostProfile(
         model=spec.files.name,
         version=spec.files.version,
@@ -80,11 +87,9 @@ def _run(backend: Backend, samples: _Samples, requests: list[Generate]) -> None:
         result = backend.step()
         if result is not None:
             _sort(result, samples)
-    samples.letters += sum(len(message.text) for request in requests for message in request.messages)
 
 
 def _sort(result: StepResult, samples: _Samples) -> None:
-    samples.tokens += result.prefill_tokens
     if result.prefill_tokens:
         samples.reading.append((result.seconds, result.batch, result.prefill_tokens))
     elif result.batch:
@@ -93,4 +98,4 @@ def _sort(result: StepResult, samples: _Samples) -> None:
 
 def _step_cost(size: int, seconds: list[float]) -> StepCost:
     ordered = sorted(seconds)
-    return StepCost(size, statistics.median(ordered), ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))])
+    return StepCost(size, max(ordered[int(len(ordered) * CALM)], 1e-6), max(ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))], 1e-6))

@@ -17,8 +17,6 @@ from streams.metrics import Metrics
 from streams.scrape import Down, Key, Readiness, Scrape, Values, base_url, bucket_quantile, scrape_all
 from tests.support import run
 
-pytestmark = pytest.mark.filterwarnings("ignore:shutdown_timeout should be set:DeprecationWarning")  # of the status port's own start, with newer aiohttp
-
 READY = {
     "ready": True,
     "engines": [{"name": "main", "replica": 0, "model": "m", "pid": 7, "state": "ready", "restarts": 0}],

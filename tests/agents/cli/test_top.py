@@ -28,8 +28,6 @@ from streams.http import StatusServer
 from streams.metrics import Metrics, parse_exposition
 from streams.scrape import Down, Readiness, Scrape
 
-pytestmark = pytest.mark.filterwarnings("ignore:shutdown_timeout should be set:DeprecationWarning")  # of the status port's own start, with newer aiohttp
-
 ENGINE = {"name": "main", "replica": 0, "model": "smol", "version": "abc", "pid": 4711, "state": "ready", "restarts": 2}
 
 BODY = {"ready": True, "engines": [ENGINE], "partitions": [0, 1], "recovery": "done"}
