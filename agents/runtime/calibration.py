@@ -55,8 +55,7 @@ def calibrate(backend: Backend, spec: EngineSpec, *, cpu: str, rounds: int = 2, 
         samples.tokens += sum(prefill for _, _, prefill in samples.reading) - before
         samples.letters += sum(len(message.text) for message in long.messages)
     steps = tuple(_step_cost(size, samples.decode[size]) for size in sizes if samples.decode.get(size))
-    base = {step.batch: step.median for step in steps}
-    slopes = sorted((seconds - base.get(max(1, batch), steps[0].median)) / prefill for seconds, batch, prefill in samples.reading)
+    slopes = sorted(_token_costs(samples, steps))
     slope = max(1e-6, slopes[int(len(slopes) * CALM)]) if slopes else 0.0015
     return CostProfile(
         model=spec.files.name,
@@ -70,6 +69,12 @@ def calibrate(backend: Backend, spec: EngineSpec, *, cpu: str, rounds: int = 2, 
         chars_per_token=samples.letters / max(1, samples.tokens),
         measured_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )
+
+
+def _token_costs(samples: _Samples, steps: tuple[StepCost, ...]) -> list[float]:
+    """Seconds a prompt token: of steps that only read; where a chunk holds the whole prompt, of those that also speak, less what speaking costs."""
+    pure = [seconds / prefill for seconds, batch, prefill in samples.reading if batch == 0]
+    return pure or [max(0.0, seconds - steps[0].median) / prefill for seconds, batch, prefill in samples.reading if batch == 1 and steps]
 
 
 def _request(request_id: int, letters: int, number: int, now: float) -> Generate:

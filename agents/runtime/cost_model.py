@@ -85,8 +85,10 @@ class CostModel:
         return abs(ratio - 1)
 
     def _decode_s(self, batch: int) -> float:
-        """Between the measured batch sizes on a straight line, beyond them along the last one; a step that only reads costs what one token does."""
-        steps, batch = self.profile.steps, max(1, batch)
+        """Between the measured batch sizes on a straight line, beyond them along the last one; a step that only reads makes no token."""
+        if batch <= 0:
+            return 0.0
+        steps = self.profile.steps
         at = bisect.bisect_left(self._batches, batch)
         if at < len(steps) and steps[at].batch == batch:
             return steps[at].median

@@ -54,10 +54,9 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The request may run; `now` says whether it goes to the engine at once or waits for a place. `tokens` is what its time allows."""
+    """The request may run; `now` says whether it goes to the engine at once or waits for a place. How long it may speak follows from its due, step by step."""
 
     now: bool
-    tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +140,14 @@ class Scheduler:
         work.on_engine = not full
         self._works[work.id] = work
         self._shares.note(work.tenant, work.prefill + 4.0 * work.need, now)
-        return Admitted(work.on_engine, self._tokens_by(work, work.bound))
+        return Admitted(work.on_engine)
 
     def ready(self, now: float) -> tuple[list[int], list[int]]:
         """Which waiting requests go to the engine now, and which can no longer make it: earliest due first, decided again each time."""
         start: list[int] = []
         lost: list[int] = []
+        if self.running >= self._max_batch:
+            return start, lost  # nothing can be done for them now, and a forecast for each at every step would hold the loop
         for work in sorted((work for work in self._works.values() if not work.on_engine), key=lambda work: work.due):
             if self._predict([*self._on_engine(), work], max(now, self._step_ends))[work.id].met_at > work.due:
                 lost.append(work.id)
@@ -213,11 +214,6 @@ class Scheduler:
         twin = Work(-1, work.prefill, work.need, work.limit, work.due)
         both = self._predict([*(sim.work for sim in after.values()), twin], now)
         return len(after) < self._max_batch and both[-1].met_at <= twin.due
-
-    def _tokens_by(self, work: Work, met_at: float) -> int:
-        """How many tokens its time allows, as things stand: the token budget that is derived from the time left."""
-        more = int(max(0.0, work.due - met_at) / self.cost.bound_s(max(1, self.running)))
-        return min(work.limit, work.need + more)
 
     def _first_token_at(self, works: list[Work], work: Work, now: float) -> float:
         """When `work` is likely to speak: for judging predictions, no promise hangs on it."""

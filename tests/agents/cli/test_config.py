@@ -105,7 +105,7 @@ def test_variables_make_and_change_models_and_texts() -> None:
         ('session.locale = ""', "session.locale: '' is wrong; must be text of 1 to 35 characters"),
         ('[policy.disclosure]\nen = "x"\nzh = 5', "policy.disclosure.zh: 5 is wrong; must be text"),
         ("kafka.security.password = 12345", "kafka.security.password: the value is wrong; must be text"),
-        ('app.id = "a b"', "app.id: 'a b' is wrong; must be text matching ^[A-Za-z0-9._-]{1,100}$"),
+        ('app.id = "a b"', "app.id: 'a b' is wrong; must be text matching ^[A-Za-z0-9._-]{1,100}\\Z"),
     ],
 )
 def test_wrong_key_or_value_is_one_line(here: Path, text: str, message: str) -> None:

@@ -25,11 +25,10 @@ def work(number: int, *, due: float, prefill: int = 40, need: int = 6, limit: in
 
 
 def test_idle_engine_takes_what_fits() -> None:
-    """A request whose minimum fits its time runs at once, with the tokens that its time allows."""
+    """A request whose minimum fits its time runs at once."""
     decision = scheduler().offer(work(1, due=0.3), 0.0)
     assert isinstance(decision, Admitted)
     assert decision.now
-    assert 6 <= decision.tokens <= 16
 
 
 def test_what_no_engine_could_do_is_a_deadline_matter() -> None:
@@ -65,7 +64,7 @@ def test_expired_is_never_the_most_urgent() -> None:
 def test_waiting_is_earliest_due_first() -> None:
     """Of those that wait for a place, the earliest due gets it, whoever came first."""
     one = scheduler(max_batch=1)
-    assert one.offer(work(1, due=9.0, prefill=1), 0.0) == Admitted(True, 16)
+    assert one.offer(work(1, due=9.0, prefill=1), 0.0) == Admitted(True)
     for number, due in ((2, 8.0), (3, 4.0)):
         decision = one.offer(work(number, due=due, prefill=1), 0.0)
         assert isinstance(decision, Admitted)
