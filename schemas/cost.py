@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-PROFILE_VERSION = 1
+PROFILE_VERSION = 2
 
 
 class StepCost(msgspec.Struct, frozen=True, array_like=True):
@@ -24,6 +24,7 @@ class CostProfile(msgspec.Struct, frozen=True):
         prefill_token_s: seconds that each prompt token adds to a step.
         prefill_spread: p99 over median of steps that read prompts.
         chars_per_token: of ordinary English text.
+        chunk_s: seconds of a step that reads a whole chunk; 0 for an engine whose reading simply adds to its speaking.
         measured_at: ISO 8601, UTC; empty for a guess.
     """
 
@@ -36,5 +37,6 @@ class CostProfile(msgspec.Struct, frozen=True):
     prefill_token_s: float
     prefill_spread: float
     chars_per_token: float
+    chunk_s: float = 0.0
     measured_at: str = ""
     v: int = PROFILE_VERSION

@@ -16,7 +16,8 @@ BATCHES = (1, 2, 4, 8, 16, 32, 64)
 """Sizes that are measured, up to max_batch; the model draws straight lines between them."""
 
 TOKENS = 10
-"""Steps of each measurement: at 20 ms they cost a fifth of a second a size, and a median of ten is good to a few per cent."""
+"""Steps of each measurement: at 20 ms they cost a fifth of a second a size, and a median of ten is good to a few per cent. Larger batches get two
+more for each request, since the first speak while the prompts of the last are still read."""
 
 READ_CHARS = 700
 """Of the prompts that measure reading: about 200 tokens, several chunks of any size."""
@@ -48,7 +49,7 @@ def calibrate(backend: Backend, spec: EngineSpec, *, cpu: str, rounds: int = 2, 
     sizes = [size for size in BATCHES if size <= spec.model.max_batch]
     for number in range(rounds):
         for size in sizes:
-            _run(backend, samples, [_request(next(ids), 24, number, clock()) for _ in range(size)])
+            _run(backend, samples, [_request(next(ids), 24, number, clock(), TOKENS + 2 * size) for _ in range(size)])
         long = _request(next(ids), READ_CHARS, number, clock())
         before = sum(prefill for _, _, prefill in samples.reading)
         _run(backend, samples, [long])
@@ -57,6 +58,7 @@ def calibrate(backend: Backend, spec: EngineSpec, *, cpu: str, rounds: int = 2, 
     steps = tuple(_step_cost(size, samples.decode[size]) for size in sizes if samples.decode.get(size))
     slopes = sorted(_token_costs(samples, steps))
     slope = max(1e-6, slopes[int(len(slopes) * CALM)]) if slopes else 0.0015
+    whole = sorted(seconds for seconds, batch, prefill in samples.reading if batch == 0 and prefill >= spec.model.prefill_chunk)
     return CostProfile(
         model=spec.files.name,
         version=spec.files.version,
@@ -66,6 +68,7 @@ def calibrate(backend: Backend, spec: EngineSpec, *, cpu: str, rounds: int = 2, 
         steps=steps,
         prefill_token_s=slope,
         prefill_spread=max(1.0, slopes[-1] / slope) if slopes else 1.3,
+        chunk_s=whole[int(len(whole) * CALM)] if whole and spec.model.engine != "scripted" else 0.0,
         chars_per_token=samples.letters / max(1, samples.tokens),
         measured_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )
@@ -77,12 +80,12 @@ def _token_costs(samples: _Samples, steps: tuple[StepCost, ...]) -> list[float]:
     return pure or [max(0.0, seconds - steps[0].median) / prefill for seconds, batch, prefill in samples.reading if batch == 1 and steps]
 
 
-def _request(request_id: int, letters: int, number: int, now: float) -> Generate:
+def _request(request_id: int, letters: int, number: int, now: float, tokens: int = TOKENS) -> Generate:
     """A prompt that no cache knows: it begins with its own number."""
     text = f"{request_id % 9973} {number} "
     while len(text) < letters:
         text += _WORDS[(len(text) * 7 + request_id) % len(_WORDS)] + " "
-    return Generate(request_id, (Message("user", text),), TOKENS, now + FAR_S)
+    return Generate(request_id, (Message("user", text),), tokens, now + FAR_S)
 
 
 def _run(backend: Backend, samples: _Samples, requests: list[Generate]) -> None:

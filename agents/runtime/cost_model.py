@@ -1,8 +1,10 @@
 """How long a step of the engine takes: a profile measured beforehand, corrected online, pessimistic where a promise hangs on it; see `scheduler`.
 
-A step reads `prefill` prompt tokens and makes one token for each of `batch` requests that decode. Its time is close to
-linear in both (measured: 12, 13, 15, 20, 30 ms at batch 1, 2, 4, 8, 16 and 1.1 to 1.3 ms a prompt token on an AVX-512
-core), so a table over the batch and one figure a token are enough, and both can be corrected while serving.
+A step makes one token for each of `batch` requests that decode and reads `prefill` prompt tokens. For the model both are
+the same work: a step's time follows how many tokens pass through it, on a line that is flat while the weights are what is
+read and steep once arithmetic is (measured on an AVX-512 core: 12, 13, 15, 20, 30 ms at 1, 2, 4, 8, 16 tokens and 1.1 to
+1.3 ms a token beyond; on an AVX2 core: 19, 27, 38, 50, 75 ms and 3.4 ms). So the points are decoding at a few batch
+sizes and the reading of one whole chunk, with straight lines between them.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ from collections import deque
 
 from schemas.cost import CostProfile, StepCost
 
-QUANTILE = 0.98
-"""Of measured over predicted: a promise breaks for one step in fifty, and a request has many steps that even out."""
+QUANTILE = 0.9
+"""Of measured over foreseen: far enough out to see how unsteady the machine is, near enough not to be set by single outliers; what a promise
+makes of it is the scheduler's."""
 
 WINDOW = 256
 """Steps that the quantile is taken over: about five busy seconds, so a neighbour that takes the core is noticed while it does."""
@@ -48,7 +51,10 @@ class CostModel:
     def adopt(self, profile: CostProfile) -> None:
         """Start over from a profile that was measured just now."""
         self.profile = profile
-        self._batches = [step.batch for step in profile.steps]
+        self._points = [(step.batch, step.median) for step in profile.steps]
+        self._has_chunk = profile.chunk_s > 0 and profile.prefill_chunk > self._points[-1][0]
+        if self._has_chunk:
+            self._points.append((profile.prefill_chunk, profile.chunk_s))
         self._drift = 1.0
         self._ratios.clear()
         self._sorted.clear()
@@ -56,7 +62,10 @@ class CostModel:
 
     def step_s(self, batch: int, prefill_tokens: int = 0) -> float:
         """The likely seconds of a step that makes `batch` tokens and reads `prefill_tokens`."""
-        return self._drift * (self._decode_s(batch) + prefill_tokens * self.profile.prefill_token_s)
+        if prefill_tokens > 0 and self._has_chunk:
+            return self._drift * self._on_line(batch + prefill_tokens)
+        reading = prefill_tokens * self.profile.prefill_token_s
+        return self._drift * (reading + (self._on_line(batch) if batch > 0 else 0.0))
 
     def bound_s(self, batch: int, prefill_tokens: int = 0) -> float:
         """Seconds that such a step rarely exceeds."""
@@ -84,16 +93,13 @@ class CostModel:
         self.spread = self._tail()
         return abs(ratio - 1)
 
-    def _decode_s(self, batch: int) -> float:
-        """Between the measured batch sizes on a straight line, beyond them along the last one; a step that only reads makes no token."""
-        if batch <= 0:
-            return 0.0
-        steps = self.profile.steps
-        at = bisect.bisect_left(self._batches, batch)
-        if at < len(steps) and steps[at].batch == batch:
-            return steps[at].median
-        if len(steps) == 1 or at == 0:
-            return steps[0].median
-        left, right = (steps[at - 1], steps[at]) if at < len(steps) else (steps[-2], steps[-1])
-        slope = (right.median - left.median) / (right.batch - left.batch)
-        return left.median + slope * (batch - left.batch)
+    def _on_line(self, tokens: int) -> float:
+        """Between the measured points on a straight line, beyond them along the last one."""
+        points = self._points
+        at = bisect.bisect_left(points, (tokens, 0.0))
+        if at < len(points) and points[at][0] == tokens:
+            return points[at][1]
+        if len(points) == 1 or at == 0:
+            return points[0][1]
+        left, right = (points[at - 1], points[at]) if at < len(points) else (points[-2], points[-1])
+        return left[1] + (right[1] - left[1]) / (right[0] - left[0]) * (tokens - left[0])

@@ -21,8 +21,8 @@ PROBE_S = 1.0
 """An idle engine that refuses is asked so often whether it is still that slow; the probe's own answer comes by its due all the same."""
 
 
-SAFETY = 1.3
-"""From the 98 % tail that the cost model knows to the 99.5 % that a promise is to keep, were steps spread like a bell."""
+SAFETY = 2.0
+"""From the 90 % tail of single steps that the cost model knows (1.3 deviations) to the 99.5 % that a promise is to keep (2.6)."""
 
 ALIKE_S = 0.005
 """How much later than a refused request another may be due and still be refused with it: less than a step, so nothing has become possible."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -184,7 +186,7 @@ def test_cost_model_follows_a_machine_that_slows_down() -> None:
         cost.learn(4, 0, 0.028)
     assert abs(cost.step_s(4) - 0.028) < 0.0015
     for index in range(200):
-        cost.learn(4, 0, 0.028 if index % 20 else 0.042)
+        cost.learn(4, 0, 0.028 if index % 6 else 0.042)
     assert cost.bound_s(4) >= 0.040
 
 
@@ -197,3 +199,11 @@ def test_tenants_without_number_are_not_remembered_without_bound() -> None:
     assert shares.known <= TENANTS
     shares.note("loud", 1e6, 4.0)
     assert shares.is_greedy("loud", 4.0)
+
+
+def test_reading_and_speaking_are_the_same_work() -> None:
+    """A step of a few decoding requests and the rest of a prompt lies on the line from decoding to a whole chunk, not on the sum of both."""
+    cost = CostModel(msgspec.structs.replace(PROFILE, prefill_chunk=64, chunk_s=0.074))
+    assert cost.step_s(0, 64) == pytest.approx(0.074)
+    assert cost.step_s(4, 36) == pytest.approx(cost.step_s(0, 40))
+    assert cost.step_s(2, 30) < cost.step_s(2) + cost.step_s(0, 30)
