@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import structlog
@@ -78,6 +78,20 @@ class AnswerConsumerThread(AIOKafkaConsumerThread):
 
         coordinator._do_heartbeat = heartbeat
 
+    def set_fetched(self, tps: set[TP], *, fetched: bool) -> None:
+        """Let aiokafka fetch these partitions or not; done on the thread's own loop, which waits on what this changes."""
+        if tps:
+            self.thread_loop.call_soon_threadsafe(self._set_fetched, tps, fetched)
+
+    def _set_fetched(self, tps: set[TP], fetched: bool) -> None:
+        consumer = self._ensure_consumer()
+        held = consumer.assignment()
+        wanted = [place for tp in tps if (place := TopicPartition(tp.topic, tp.partition)) in held]
+        try:
+            (consumer.resume if fetched else consumer.pause)(*wanted)
+        except IllegalStateError:
+            log.info("partitions moved while they were being paused", partitions=len(wanted))
+
     async def _commit(self, offsets: Mapping[TP, int]) -> bool:
         """Commit, and treat a broker that cannot be reached as "not yet": Faust would crash the worker."""
         held = self.assignment()
@@ -119,6 +133,25 @@ class AnswerConsumer(Consumer):
         found = await super().seek_to_committed()
         self._told = {tp: offset for tp, offset in found.items() if offset is not None and offset >= 0}
         return found
+
+    def pause_partitions(self, tps: Iterable[TP]) -> None:
+        """As Faust does, and not fetched either.
+
+        A record of ours that comes back from a changelog and that nobody takes holds up every other partition of its broker for a tenth of a
+        second: once for each changelog partition, just after a start or a rebalance.
+        """
+        paused = set(tps)
+        super().pause_partitions(paused)
+        cast("AnswerConsumerThread", self._thread).set_fetched(self._changelogs(paused), fetched=False)
+
+    def resume_partitions(self, tps: Iterable[TP]) -> None:
+        """As Faust does, and fetched again: a recovery reads the changelogs."""
+        resumed = set(tps)
+        super().resume_partitions(resumed)
+        cast("AnswerConsumerThread", self._thread).set_fetched(self._changelogs(resumed), fetched=True)
+
+    def _changelogs(self, tps: set[TP]) -> set[TP]:
+        return {tp for tp in tps if tp.topic != self.app.source_topic}
 
     async def perform_seek(self) -> None:
         """Called after recovery, before records flow: begin every partition that is new to us."""

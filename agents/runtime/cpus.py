@@ -67,7 +67,8 @@ def place(models: Sequence[Model], cores: Cores, worker: Sequence[int] | None = 
     _require_allowed("worker.cpus", worker, cores)
     for index, model in enumerate(models):
         _require_allowed(f"models[{index}].cpus", model.cpus, cores)
-    pool = _engine_pool(models, cores, worker) if 1 < len(cores.ids) <= SMALL_MACHINE else None
+    heavy = [model for model in models if model.engine != "scripted"]  # a script needs no core, and taking one from worker and broker costs their tails
+    pool = _engine_pool(heavy, cores, worker) if heavy and 1 < len(cores.ids) <= SMALL_MACHINE else None
     turn = cycle(pool) if pool else None
     engines = tuple(tuple(_place_one(model, cores, turn, len(pool or ())) for _ in range(model.processes)) for model in models)
     if worker is not None:
@@ -100,7 +101,7 @@ def _place_one(model: Model, cores: Cores, turn: Iterator[int] | None, pool: int
     if model.cpus is not None:
         own = tuple(sorted(set(model.cpus)))
         return Place(min(threads, len(own)), own)
-    if turn is None:
+    if turn is None or model.engine == "scripted":
         return Place(threads, None)
     threads = min(threads, pool)
     return Place(threads, tuple(sorted(islice(turn, threads))))

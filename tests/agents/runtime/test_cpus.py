@@ -116,3 +116,10 @@ def test_no_quota_leaves_affinity(tmp_path: Path) -> None:
     root = _files(tmp_path, {"proc/self/cgroup": "1:cpu:/\n", "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1", "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000"})
     assert available_cores(root).count == len(available_cores().ids)
     assert available_cores(tmp_path / "nothing").quota == float("inf")
+
+
+def test_a_script_takes_no_core() -> None:
+    """A scripted engine only waits: neither it nor the worker is bound to a core for it."""
+    placement = place([Model(engine="scripted")], Cores((0, 1)))
+    assert placement.engines == ((Place(1, None),),)
+    assert placement.worker is None
