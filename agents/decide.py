@@ -19,7 +19,7 @@ from schemas.dead_letters import Undecodable
 from schemas.deadline import Clock
 from schemas.events import InteractionEvent
 from schemas.inference import Constraint
-from schemas.responses import Rung
+from schemas.responses import Reason, Rung
 from schemas.session import KeptAnswer, SessionState, Turn
 from schemas.settings import Settings, text_for_locale
 
@@ -48,6 +48,9 @@ Decision = Reply | Repeat | Undecodable
 FROM_MODEL = frozenset({"model", "partial", "fallback_model", "cache", "semantic_cache", "rule"})
 """Outcomes whose text a later prompt may show as our own words: a default's apology would teach the model to apologise."""
 
+AUDITED: dict[Reason | None, AuditAction] = {"no_consent": "refused", "cancelled": "cancelled"}
+"""Refusals that somebody may have to account for."""
+
 
 class Decider:
     """Decides; the caller settles."""
@@ -73,8 +76,7 @@ class Decider:
         stamps.safety_in_ended = time.monotonic()
         if refusal is not None:
             stamps.ladder_ended = stamps.safety_out_ended = time.monotonic()
-            audit: AuditAction | None = "refused" if refusal.reason == "no_consent" else ("cancelled" if refusal.reason == "cancelled" else None)
-            return Reply(refusal, (), stamps, self._with_turn(merged, event, refusal), audit)
+            return Reply(refusal, (), stamps, self._with_turn(merged, event, refusal), AUDITED.get(refusal.reason))
         if event.kind == "message":
             return await self._ask(inflight, event, merged, stamps)
         return self._acknowledge(event, merged, stamps)
@@ -101,7 +103,7 @@ class Decider:
         return Reply(given, (Rung("default", "answered", 0.0, "expired on arrival"),), stamps, self._with_turn(merged, event, given))
 
     def _gate(self, event: InteractionEvent, inflight: Inflight) -> Given | None:
-        if inflight.stop.done() and inflight.stop.result() == "cancelled":
+        if inflight.cancelled:
             return Given("refused", "", reason="cancelled")
         if event.kind not in ("message", "decision"):
             return None
@@ -116,7 +118,7 @@ class Decider:
         stamps.ladder_ended = stamps.safety_out_ended = time.monotonic()
         given = walk.given
         stamps.model = given.times
-        if inflight.stop.done() and inflight.stop.result() == "cancelled":
+        if inflight.cancelled:
             given = Given("refused", "", reason="cancelled", times=given.times)
             wasted = (*walk.wasted, *(((walk.given.model.name, walk.given.usage.completion_tokens),) if walk.given.model else ()))
             return Reply(given, walk.rungs, stamps, self._with_turn(state, event, given), "cancelled", wasted)

@@ -86,7 +86,7 @@ class Walk(msgspec.Struct, frozen=True):
     given: Given
     rungs: tuple[Rung, ...]
     wasted: tuple[tuple[str, int], ...] = ()
-    """Tokens made and not delivered, by rung."""
+    """Tokens made and not delivered, by the model's label."""
 
 
 class Ladder:

@@ -48,7 +48,6 @@ class Inflight:
         """Done when the response is with the producer, or there is none and those before it are: the session's next one may follow."""
         self.before: asyncio.Future[None] | None = None
         self.notes: list[Rung] = []
-        self.task: asyncio.Task[None] | None = None
         self.staged = False
         self.answered = False
         self.abandoned = False
@@ -60,6 +59,11 @@ class Inflight:
         """The record's offset."""
         offset: int = self.source.message.offset
         return offset
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the person has withdrawn it."""
+        return self.stop.done() and self.stop.result() == "cancelled"
 
     def interrupt(self, why: Interrupt) -> None:
         """End the work on this event; the first cause wins."""

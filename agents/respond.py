@@ -228,7 +228,7 @@ class Responder:
             await self._settler.settle(inflight, event, decision)
 
     def _own(self, inflight: Inflight, work: Any) -> None:
-        inflight.task = self._spawn(self._guarded(inflight, work))
+        self._spawn(self._guarded(inflight, work))
 
     async def _guarded(self, inflight: Inflight, work: Any) -> None:
         """However the work ends, the session's next event has its turn."""

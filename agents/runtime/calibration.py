@@ -51,9 +51,7 @@ def calibrate(backend: Backend, spec: EngineSpec, *, cpu: str, rounds: int = 2, 
         for size in sizes:
             _run(backend, samples, [_request(next(ids), 24, number, clock(), TOKENS + 2 * size) for _ in range(size)])
         long = _request(next(ids), READ_CHARS, number, clock())
-        before = sum(prefill for _, _, prefill in samples.reading)
-        _run(backend, samples, [long])
-        samples.tokens += sum(prefill for _, _, prefill in samples.reading) - before
+        samples.tokens += _run(backend, samples, [long])
         samples.letters += sum(len(message.text) for message in long.messages)
     steps = tuple(_step_cost(size, samples.decode[size]) for size in sizes if samples.decode.get(size))
     slopes = sorted(_token_costs(samples, steps))
@@ -88,13 +86,17 @@ def _request(request_id: int, letters: int, number: int, now: float, tokens: int
     return Generate(request_id, (Message("user", text),), tokens, now + FAR_S)
 
 
-def _run(backend: Backend, samples: _Samples, requests: list[Generate]) -> None:
+def _run(backend: Backend, samples: _Samples, requests: list[Generate]) -> int:
+    """Serve `requests` to their ends; returns how many prompt tokens were read."""
+    read = 0
     for request in requests:
         backend.add(request)
     while backend.step_at is not None:
         result = backend.step()
         if result is not None:
             _sort(result, samples)
+            read += result.prefill_tokens
+    return read
 
 
 def _sort(result: StepResult, samples: _Samples) -> None:

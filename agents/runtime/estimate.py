@@ -27,31 +27,27 @@ class PromptEstimator:
     def __init__(self) -> None:
         self._ascii = FIRST_ASCII
         self._other = FIRST_OTHER
-        self._seen: OrderedDict[int, float] = OrderedDict()
-
-    def tokens(self, messages: Sequence[Message]) -> float:
-        """The whole prompt."""
-        return sum(MESSAGE_TOKENS + self._text(message.text) for message in messages)
+        self._seen: OrderedDict[int, None] = OrderedDict()
 
     def uncached(self, messages: Sequence[Message]) -> int:
         """What is left to read when the longest beginning that was read before is still in the cache; at least one token."""
-        total = self.tokens(messages)
+        lengths = self._lengths(messages)
         known = 0.0
-        for key, length in zip(_beginnings(messages), self._lengths(messages), strict=True):
+        for key, length in zip(_beginnings(messages), lengths, strict=True):
             if key in self._seen:
                 known = length
         cached = int(known) // BLOCK_TOKENS * BLOCK_TOKENS  # the cache holds whole blocks
-        return max(1, round(total - cached))
+        return max(1, round((lengths[-1] if lengths else 0.0) - cached))
 
     def learn(self, messages: Sequence[Message], prompt_tokens: int) -> None:
         """The engine read this prompt and counted its tokens."""
         for key in _beginnings(messages):
-            self._seen[key] = 0.0
+            self._seen[key] = None
             self._seen.move_to_end(key)
         while len(self._seen) > REMEMBERED:
             self._seen.popitem(last=False)
         letters = sum(len(message.text) for message in messages)
-        foreign = sum(not character.isascii() for message in messages for character in message.text)
+        foreign = sum(_foreign(message.text) for message in messages)
         text_tokens = prompt_tokens - MESSAGE_TOKENS * len(messages)
         if letters == 0 or text_tokens <= 0:
             return
@@ -67,7 +63,7 @@ class PromptEstimator:
         self._seen.clear()
 
     def _text(self, text: str) -> float:
-        foreign = 0 if text.isascii() else sum(not character.isascii() for character in text)
+        foreign = _foreign(text)
         return (len(text) - foreign) * self._ascii + foreign * self._other
 
     def _lengths(self, messages: Sequence[Message]) -> list[float]:
@@ -76,6 +72,11 @@ class PromptEstimator:
             total += MESSAGE_TOKENS + self._text(message.text)
             lengths.append(total)
         return lengths
+
+
+def _foreign(text: str) -> int:
+    """Characters that are not ASCII."""
+    return 0 if text.isascii() else sum(not character.isascii() for character in text)
 
 
 def _beginnings(messages: Sequence[Message]) -> list[int]:

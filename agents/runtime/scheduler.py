@@ -16,10 +16,8 @@ from agents.runtime.cost_model import CostModel
 HORIZON_STEPS = 400
 """Steps that a prediction looks ahead: beyond them, at 5 ms a step, lies a budget of seconds, and there the tail no longer decides."""
 
-
 PROBE_S = 1.0
 """An idle engine that refuses is asked so often whether it is still that slow; the probe's own answer comes by its due all the same."""
-
 
 SAFETY = 2.0
 """From the 90 % tail of single steps that the cost model knows (1.3 deviations) to the 99.5 % that a promise is to keep (2.6)."""
@@ -42,8 +40,6 @@ class Work:
     due: float
     tenant: str = ""
     tokens: int = 0
-    bound: float = 0.0
-    """By when it was foreseen, at admission, to have what it needs; the promise is the due, since later requests may use the time between."""
     first_at: float = 0.0
     """When its first token was foreseen, at admission."""
     offered: float = 0.0
@@ -135,7 +131,7 @@ class Scheduler:
             return self._refuse(work, now, "an admitted request would be late")
         if self._shares.is_greedy(work.tenant, now) and not self._leaves_room(work, after, now):
             return self._refuse(work, now, "its tenant has had more than its share")
-        work.bound, work.offered = after[work.id].met_at, offered
+        work.offered = offered
         work.first_at = self._first_token_at([*others, work], work, now)
         work.on_engine = not full
         self._works[work.id] = work

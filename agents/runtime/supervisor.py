@@ -306,6 +306,7 @@ class _Replica:
 
     def _on_step(self, step: Step) -> None:
         error = self.dispatch.stepped(step)
+        status = self.status()
         if error is not None:
-            self._hooks.on_step_error(self.status(), error)
-        self._hooks.on_step(self.status(), step)
+            self._hooks.on_step_error(status, error)
+        self._hooks.on_step(status, step)
