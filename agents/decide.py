@@ -22,6 +22,7 @@ from schemas.inference import Constraint
 from schemas.responses import Reason, Rung
 from schemas.session import KeptAnswer, SessionState, Turn
 from schemas.settings import Settings, text_for_locale
+from schemas.settings_ladder import Scenario
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -131,6 +132,8 @@ class Decider:
             schema = None if options.json_schema is None else msgspec.json.encode(options.json_schema).decode()
             constraint = Constraint(options.choice, options.regex, schema)
         return Question(
+            event=event,
+            state=state,
             messages=build_prompt(event.text or "", state, self._settings.session),
             max_tokens=options.max_tokens,
             temperature=options.temperature,
@@ -139,6 +142,7 @@ class Decider:
             locale=event.locale or self._settings.session.locale,
             tenant=event.tenant,
             affinity=zlib.crc32(f"{event.tenant}/{event.session_id}".encode()),
+            scenario=self._settings.scenarios.get(event.scenario, Scenario()),
         )
 
     def _acknowledge(self, event: InteractionEvent, state: SessionState, stamps: Stamps) -> Reply:

@@ -8,13 +8,19 @@ from typing import Any, Protocol
 
 import msgspec
 
+from schemas.events import InteractionEvent
 from schemas.inference import Constraint, Message
 from schemas.responses import AnswerFinish, ModelRef, Outcome, Reason, Rung, Usage
+from schemas.session import SessionState
+from schemas.settings_ladder import Scenario
 
 
 class Question(msgspec.Struct, frozen=True):
     """What a rung needs to know of an event."""
 
+    event: InteractionEvent
+    state: SessionState
+    """The session as the event finds it, the event's own `state` merged."""
     messages: tuple[Message, ...]
     max_tokens: int | None
     temperature: float
@@ -24,6 +30,8 @@ class Question(msgspec.Struct, frozen=True):
     tenant: str = "default"
     affinity: int = 0
     """The same for all events of a session: the replica whose cache may hold its past."""
+    scenario: Scenario = Scenario()
+    """What the settings say of the event's scenario; all defaults when they do not name it."""
 
 
 class ModelTimes(msgspec.Struct, frozen=True):
@@ -71,6 +79,8 @@ class RungProtocol(Protocol):
     """One way to answer. It returns within the budget: once `budget.stop` is done it has the time of one loop turn."""
 
     name: str
+    floor_s: float
+    """Seconds below which it is not worth trying; what it takes beyond is measured."""
 
     @property
     def label(self) -> str:
@@ -78,6 +88,9 @@ class RungProtocol(Protocol):
 
     async def answer(self, question: Question, budget: Budget) -> Given | Declined:
         """Answer, or decline and say why; never raises for what can be expected."""
+
+    def ended(self, question: Question, given: Given | None) -> None:
+        """The walk that asked this rung is over: with what was given in the end, by whichever rung, or None when nobody waits any more. Called once."""
 
 
 class Walk(msgspec.Struct, frozen=True):

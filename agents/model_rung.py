@@ -35,6 +35,9 @@ LEARN_SHARE = 0.1
 class ModelRung:
     """One `[[models]]` entry as a rung."""
 
+    floor_s = 0.0
+    """The scheduler knows better what fits."""
+
     def __init__(self, engine: Engine, *, outcome: Literal["model", "fallback_model"]) -> None:
         self.name = engine.model.name
         self._engine = engine
@@ -78,6 +81,9 @@ class ModelRung:
                 return self._finished(outcome, question, spent)
             case _:
                 assert_never(outcome)
+
+    def ended(self, question: Question, given: Given | None) -> None:
+        """Nothing is kept of a question."""
 
     def _need(self, constraint: Constraint | None) -> int:
         """Tokens without which the answer is of no use."""

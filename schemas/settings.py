@@ -8,25 +8,17 @@ import msgspec
 from msgspec import Meta
 
 from schemas.errors import ConfigError
+from schemas.settings_ladder import BUILT_IN_RUNGS, Breaker, Cache, Feedback, Ladder, Name, Rules, Scenario, Section, SemanticCache
 from schemas.settings_tree import explain_rejection, settings_type
 
-BUILT_IN_RUNGS = ("rules", "cache", "semantic_cache", "main", "fallback", "default")
-"""Names the ladder knows by itself; without configuration they are skipped."""
 
-Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,100}\Z")]
-
-
-class _Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Base of every section: unknown keys are errors."""
-
-
-class App(_Section, frozen=True, forbid_unknown_fields=True):
+class App(Section, frozen=True, forbid_unknown_fields=True):
     """Who this worker is to Kafka."""
 
     id: Annotated[Name, Meta(description="consumer group and prefix of the tables' changelogs; workers with one id share the work")] = "answerby"
 
 
-class Security(_Section, frozen=True, forbid_unknown_fields=True):
+class Security(Section, frozen=True, forbid_unknown_fields=True):
     """How to talk to a broker that is not open."""
 
     protocol: Annotated[Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"], Meta(description="as in Kafka's security.protocol")] = "PLAINTEXT"
@@ -38,7 +30,7 @@ class Security(_Section, frozen=True, forbid_unknown_fields=True):
     keyfile: Annotated[str, Meta(description="PEM file of our key, for mutual TLS")] = ""
 
 
-class Kafka(_Section, frozen=True, forbid_unknown_fields=True):
+class Kafka(Section, frozen=True, forbid_unknown_fields=True):
     """Where events come from and answers go."""
 
     bootstrap: Annotated[str, Meta(min_length=1, description="host:port, several separated by commas")] = "127.0.0.1:9092"
@@ -48,7 +40,7 @@ class Kafka(_Section, frozen=True, forbid_unknown_fields=True):
     security: Security = Security()
 
 
-class DeadlineSection(_Section, frozen=True, forbid_unknown_fields=True):
+class DeadlineSection(Section, frozen=True, forbid_unknown_fields=True):
     """How long an event may take."""
 
     default_ms: Annotated[float, Meta(gt=0, description="budget of an event that names none")] = 1000.0
@@ -63,7 +55,7 @@ class DeadlineSection(_Section, frozen=True, forbid_unknown_fields=True):
     ] = "event"
 
 
-class Worker(_Section, frozen=True, forbid_unknown_fields=True):
+class Worker(Section, frozen=True, forbid_unknown_fields=True):
     """The worker process."""
 
     metrics_host: Annotated[str, Meta(description="address of /metrics, /healthz and /readyz")] = "127.0.0.1"
@@ -94,7 +86,7 @@ class Worker(_Section, frozen=True, forbid_unknown_fields=True):
     log_format: Annotated[Literal["json", "console"], Meta(description="`json`: one object a line")] = "json"
 
 
-class Model(_Section, frozen=True, forbid_unknown_fields=True):
+class Model(Section, frozen=True, forbid_unknown_fields=True):
     """One `[[models]]` entry: a model and how its engine process runs."""
 
     name: Annotated[Name, Meta(description="the rung that uses it")] = "main"
@@ -127,23 +119,7 @@ class Model(_Section, frozen=True, forbid_unknown_fields=True):
         return self.replicas + self.standby
 
 
-class Ladder(_Section, frozen=True, forbid_unknown_fields=True):
-    """Which answers are tried, best first."""
-
-    rungs: Annotated[
-        tuple[Name, ...], Meta(min_length=1, description="built-in names without configuration are skipped; every other name is a [[models]] entry")
-    ] = BUILT_IN_RUNGS
-    default_text: Annotated[dict[str, str], Meta(description="what is said when nothing better is ready in time, by locale; `en` serves the rest")] = (
-        msgspec.field(
-            default_factory=lambda: {
-                "en": "I can't answer that in time right now. Please try again in a moment.",
-                "zh": "现在来不及回答，请稍后再试。",
-            }
-        )
-    )
-
-
-class Session(_Section, frozen=True, forbid_unknown_fields=True):
+class Session(Section, frozen=True, forbid_unknown_fields=True):
     """What is remembered of a conversation."""
 
     locale: Annotated[str, Meta(min_length=1, max_length=35, description="of events that name none, BCP 47")] = "en"
@@ -167,7 +143,7 @@ class Session(_Section, frozen=True, forbid_unknown_fields=True):
     confirm_ms: Annotated[int, Meta(ge=1000, description="how long a decision waits for its confirm")] = 600_000
 
 
-class Limits(_Section, frozen=True, forbid_unknown_fields=True):
+class Limits(Section, frozen=True, forbid_unknown_fields=True):
     """The bounds of what one event or one moment may cost."""
 
     event_bytes: Annotated[int, Meta(ge=1024, le=900_000, description="of a record's value; larger ones are dead letters, `too_large`")] = 524_288
@@ -185,7 +161,7 @@ class Limits(_Section, frozen=True, forbid_unknown_fields=True):
     expired_batch: Annotated[int, Meta(ge=1, le=10_000, description="expired events answered together, so that a backlog does not delay fresh ones")] = 200
 
 
-class Policy(_Section, frozen=True, forbid_unknown_fields=True):
+class Policy(Section, frozen=True, forbid_unknown_fields=True):
     """What people are told and what they agreed to."""
 
     disclosure: Annotated[dict[str, str], Meta(description="the transparency text in every response, by locale; `en` serves the rest")] = msgspec.field(
@@ -193,7 +169,7 @@ class Policy(_Section, frozen=True, forbid_unknown_fields=True):
     )
 
 
-class Settings(_Section, frozen=True, forbid_unknown_fields=True):
+class Settings(Section, frozen=True, forbid_unknown_fields=True):
     """The whole tree, as `answerby.toml` and the environment give it."""
 
     app: App = App()
@@ -202,6 +178,12 @@ class Settings(_Section, frozen=True, forbid_unknown_fields=True):
     worker: Worker = Worker()
     models: tuple[Model, ...] = (Model(),)
     ladder: Ladder = Ladder()
+    rules: Rules = Rules()
+    cache: Cache = Cache()
+    semantic_cache: SemanticCache = SemanticCache()
+    breaker: Breaker = Breaker()
+    scenarios: Annotated[dict[Name, Scenario], Meta(description="by the name that events carry")] = msgspec.field(default_factory=dict)
+    feedback: Feedback = Feedback()
     session: Session = Session()
     limits: Limits = Limits()
     policy: Policy = Policy()
@@ -213,6 +195,8 @@ def parse_settings(tree: dict[str, Any]) -> Settings:
     Raises:
         ConfigError: a key is unknown, a value is wrong, or two contradict each other.
     """
+    if isinstance(tree.get("rules"), list):
+        tree = {**tree, "rules": {"inline": tree["rules"]}}
     try:
         settings = msgspec.convert(tree, Settings)
     except msgspec.ValidationError as error:
@@ -236,27 +220,40 @@ def check_settings(settings: Settings) -> None:
         )
     if deadline.reserve_ms is not None and not 0 <= deadline.reserve_ms < deadline.max_ms:
         raise ConfigError("deadline.reserve_ms", f"{deadline.reserve_ms:g} leaves no time", "set 0 or more and less than deadline.max_ms, or leave it out")
+    _check_rungs(settings)
+    texts_by_key = [
+        ("ladder.default_text", ladder.default_text),
+        ("policy.disclosure", settings.policy.disclosure),
+        ("session.confirm_text", settings.session.confirm_text),
+    ]
+    for name, scenario in settings.scenarios.items():
+        if scenario.ladder.default_text is not None:
+            texts_by_key.append((f"scenarios.{name}.ladder.default_text", scenario.ladder.default_text))
+    for key, texts in texts_by_key:
+        if "en" not in texts:
+            raise ConfigError(key, "has no text for `en`", "add one: it serves every locale without its own")
+
+
+def _check_rungs(settings: Settings) -> None:
+    """Every rung is known, every model is used by one, each name stands once."""
     names = [model.name for model in settings.models]
+    ladders = {"ladder.rungs": settings.ladder.rungs}
+    ladders |= {f"scenarios.{name}.ladder.rungs": scenario.ladder.rungs for name, scenario in settings.scenarios.items() if scenario.ladder.rungs is not None}
+    used = {rung for rungs in ladders.values() for rung in rungs}
     for index, name in enumerate(names):
         if name in names[:index]:
             raise ConfigError(f"models[{index}].name", f"{name!r} is there twice", "give each model its own name")
         if name in ("rules", "cache", "semantic_cache", "default"):
             raise ConfigError(f"models[{index}].name", f"{name!r} is a rung of another kind", "choose another name")
-        if name not in ladder.rungs:
+        if name not in used:
             raise ConfigError(f"models[{index}].name", f"no rung uses {name!r}", "add it to ladder.rungs or remove the model")
-    for index, rung in enumerate(ladder.rungs):
-        if rung in ladder.rungs[:index]:
-            raise ConfigError(f"ladder.rungs[{index}]", f"{rung!r} is there twice", "name each rung once")
-        if rung not in BUILT_IN_RUNGS and rung not in names:
-            known = ", ".join(sorted({*BUILT_IN_RUNGS, *names}))
-            raise ConfigError(f"ladder.rungs[{index}]", f"no rung or model is called {rung!r}", f"use one of: {known}")
-    for key, texts in (
-        ("ladder.default_text", ladder.default_text),
-        ("policy.disclosure", settings.policy.disclosure),
-        ("session.confirm_text", settings.session.confirm_text),
-    ):
-        if "en" not in texts:
-            raise ConfigError(key, "has no text for `en`", "add one: it serves every locale without its own")
+    for key, rungs in ladders.items():
+        for index, rung in enumerate(rungs):
+            if rung in rungs[:index]:
+                raise ConfigError(f"{key}[{index}]", f"{rung!r} is there twice", "name each rung once")
+            if rung not in BUILT_IN_RUNGS and rung not in names:
+                known = ", ".join(sorted({*BUILT_IN_RUNGS, *names}))
+                raise ConfigError(f"{key}[{index}]", f"no rung or model is called {rung!r}", f"use one of: {known}")
 
 
 def text_for_locale(texts: dict[str, str], locale: str) -> str:

@@ -100,13 +100,15 @@ def format_path(path: Path) -> str:
 
 
 def iterate_keys(kind: inspect.Type, path: Path = ()) -> Iterator[Path]:
-    """Every key below `kind` that holds a value; lists of sections are entered by their first entry."""
+    """Every key below `kind` that holds a value; lists of sections are entered by their first entry, tables of them by `NAME`."""
     inner = bare_type(kind)
     if isinstance(inner, inspect.StructType):
         for field in inner.fields:
             yield from iterate_keys(field.type, (*path, field.name))
     elif isinstance(inner, inspect.VarTupleType) and isinstance(bare_type(inner.item_type), inspect.StructType):
         yield from iterate_keys(inner.item_type, (*path, 0))
+    elif isinstance(inner, inspect.DictType) and isinstance(bare_type(inner.value_type), inspect.StructType):
+        yield from iterate_keys(inner.value_type, (*path, "NAME"))
     else:
         yield path
 
@@ -114,7 +116,7 @@ def iterate_keys(kind: inspect.Type, path: Path = ()) -> Iterator[Path]:
 def explain_rejection(root: inspect.StructType, tree: Any, rejection: str) -> ConfigError:
     """Say msgspec's "Expected `int` >= 1 - at `$.models[0].threads`" as key, what is wrong, what would be right."""
     what, _, place = rejection.partition(" - at `")
-    path = _parse_path(place.rstrip("`"), tree)
+    path = _parse_path(root, place.rstrip("`"), tree)
     if what.startswith("Object contains unknown field"):
         return unknown_key(root, (*path, what.split("`")[1]))
     return wrong_value(root, path, value_at(tree, path))
@@ -159,16 +161,32 @@ def value_at(tree: Any, path: Path) -> Any:
     return tree
 
 
-def _parse_path(text: str, tree: Any) -> Path:
-    """Read msgspec's path; where it says `[...]` for an entry of a map, the first one that is no text is meant, for our maps hold texts."""
+def _parse_path(root: inspect.StructType, text: str, tree: Any) -> Path:
+    """Read msgspec's path; where it says `[...]` for an entry of a map, the first one that the map does not allow is meant."""
     path: Path = ()
     for name, index in _STEP.findall(text.removeprefix("$")):
         if index == "...":
             entries = value_at(tree, path)
-            path = (*path, next((key for key, value in entries.items() if not isinstance(value, str)), "?") if isinstance(entries, dict) else "?")
+            path = (*path, _wrong_entry(type_at(root, path), entries) if isinstance(entries, dict) else "?")
         else:
             path = (*path, name or int(index))
     return path
+
+
+def _wrong_entry(kind: inspect.Type | None, entries: dict[str, Any]) -> str:
+    """The first key whose value is no text, or no section as it should be."""
+    inner = None if kind is None else bare_type(kind)
+    section = bare_type(inner.value_type) if isinstance(inner, inspect.DictType) else None
+    for key, value in entries.items():
+        if not isinstance(section, inspect.StructType):
+            if not isinstance(value, str):
+                return key
+            continue
+        try:
+            msgspec.convert(value, section.cls)
+        except msgspec.ValidationError:
+            return key
+    return "?"
 
 
 def _describe_range(kind: inspect.IntType | inspect.FloatType) -> str:

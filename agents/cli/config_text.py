@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
 from msgspec import inspect
 
 from schemas.settings import Settings
@@ -50,12 +51,57 @@ def _render(kind: inspect.StructType, section: Any, path: Path, origins: Mapping
     for field in later:
         inner, value, place = bare_type(field.type), getattr(section, field.name), (*path, field.name)
         if isinstance(inner, inspect.StructType):
-            yield from _render_section(f"[{format_path(place)}]", inner, value, place, origins)
-        elif isinstance(inner, inspect.VarTupleType) and isinstance(inner.item_type, inspect.StructType):
-            if not value:
-                yield f"\n# no [[{format_path(place)}]]"
+            yield from _render_section(_header(place), inner, value, place, origins)
+        elif isinstance(inner, inspect.VarTupleType):
             for index, entry in enumerate(value):
-                yield from _render_section(f"[[{format_path(place)}]]", inner.item_type, entry, (*place, index), origins)
+                yield from _render_section(_header(place, many=True), _struct_in(inner), entry, (*place, index), origins)
+            if not value:
+                yield from _render_absent(_header(place, many=True), _struct_in(inner), place, origins)
+        else:
+            for name, entry in value.items():
+                yield from _render_section(_header((*place, name)), _struct_in(inner), entry, (*place, name), origins)
+            if not value:
+                yield from _render_absent(_header((*place, "NAME")), _struct_in(inner), (*place, "NAME"), origins)
+
+
+def _header(path: Path, *, many: bool = False) -> str:
+    """As TOML has it: the entries of an array are told apart by their order alone."""
+    name = format_path(tuple(step for step in path if not isinstance(step, int)))
+    return f"[[{name}]]" if many else f"[{name}]"
+
+
+def _struct_in(kind: inspect.Type) -> inspect.StructType:
+    """The sections that an array or a table holds."""
+    inner = bare_type(kind.item_type if isinstance(kind, inspect.VarTupleType) else kind.value_type)  # type: ignore[attr-defined]
+    assert isinstance(inner, inspect.StructType)
+    return inner
+
+
+def _render_absent(header: str, kind: inspect.StructType, path: Path, origins: Mapping[str, str] | None) -> Iterator[str]:
+    """A section of which there is none, as it could be written: all of it commented out."""
+    if origins is not None:
+        return
+    yield ""
+    if kind.cls.__doc__:
+        yield f"# {kind.cls.__doc__.splitlines()[0]}"
+    yield f"# {header}"
+    sections = [field for field in kind.fields if _is_section(field)]
+    for field in kind.fields:
+        if field not in sections:
+            yield f"# # {describe_field(field)} ({describe_type(field.type)})"
+            yield f"# {field.name} = {_default(field)}"
+    for field in sections:
+        inner = bare_type(field.type)
+        many = isinstance(inner, inspect.VarTupleType)
+        below = inner if isinstance(inner, inspect.StructType) else _struct_in(inner)
+        yield from _render_absent(_header((*path, field.name), many=many), below, (*path, field.name), None)
+
+
+def _default(field: inspect.Field) -> str:
+    if field.required:
+        return "..."
+    value = field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
+    return "(unset)" if value is None else _format(value)
 
 
 def _render_section(header: str, kind: inspect.StructType, section: Any, path: Path, origins: Mapping[str, str] | None) -> Iterator[str]:
@@ -85,8 +131,11 @@ def _origin(path: Path, origins: Mapping[str, str]) -> str | None:
 
 
 def _is_section(field: inspect.Field) -> bool:
+    """Whether a key has a header of its own: a section, or an array or a table of sections."""
     kind = bare_type(field.type)
-    return isinstance(kind, inspect.StructType) or (isinstance(kind, inspect.VarTupleType) and isinstance(bare_type(kind.item_type), inspect.StructType))
+    if isinstance(kind, inspect.VarTupleType | inspect.DictType):
+        kind = bare_type(kind.item_type if isinstance(kind, inspect.VarTupleType) else kind.value_type)
+    return isinstance(kind, inspect.StructType)
 
 
 def _format(value: Any) -> str:

@@ -93,6 +93,10 @@ class Says:
 
     name = "main"
     label = "main"
+    floor_s = 0.0
+
+    def ended(self, question: Question, given: Given | None) -> None:
+        """Nothing to let go."""
 
     def __init__(self) -> None:
         self.open = asyncio.Event()

@@ -7,10 +7,21 @@ import time
 from typing import Any
 
 from agents.ladder import Declined, Given, Ladder, ModelTimes, Question, Walk
+from schemas.events import InteractionEvent
 from schemas.inference import Message
+from schemas.session import SessionState
 from tests.support import run
 
-QUESTION = Question(messages=(Message("user", "hi"),), max_tokens=None, temperature=0.0, stop=(), constraint=None, locale="en")
+QUESTION = Question(
+    event=InteractionEvent(event_id="e", session_id="s", text="hi"),
+    state=SessionState(),
+    messages=(Message("user", "hi"),),
+    max_tokens=None,
+    temperature=0.0,
+    stop=(),
+    constraint=None,
+    locale="en",
+)
 
 
 class Time:
@@ -24,6 +35,8 @@ class Time:
 class Gives:
     """A rung that always comes to the same result; `ends` uses up the budget first."""
 
+    floor_s = 0.0
+
     def __init__(self, name: str, result: Given | Declined, *, ends: bool = False) -> None:
         self.name = self.label = name
         self.asked = 0
@@ -36,6 +49,9 @@ class Gives:
         if self._ends:
             budget.stop.set_result("deadline")
         return self._result
+
+    def ended(self, _question: Question, _given: Given | None) -> None:
+        """Nothing to let go."""
 
 
 def walk(*rungs: Gives) -> Walk:

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from schemas.errors import ConfigError
-from schemas.settings import BUILT_IN_RUNGS, Settings, check_settings, parse_settings, text_for_locale
+from schemas.settings import Settings, check_settings, parse_settings, text_for_locale
+from schemas.settings_ladder import BUILT_IN_RUNGS
 
 MAIN = {"name": "main"}
 
@@ -98,3 +99,23 @@ def test_no_model_at_all_is_allowed() -> None:
 def test_a_locale_finds_the_nearest_text(locale: str, text: str) -> None:
     """The exact locale, else its language, else English."""
     assert text_for_locale({"en": "hello", "zh": "你好", "pt-BR": "olá"}, locale) == text
+
+
+def test_the_wrong_scenario_is_the_one_named() -> None:
+    """Of several scenarios, the message names the key of the one that is wrong."""
+    with pytest.raises(ConfigError, match=r"scenarios\.b\.priority"):
+        parse_settings({"scenarios": {"a": {"priority": 1}, "b": {"priority": 77}}})
+
+
+def test_rules_are_an_array_or_a_table() -> None:
+    """`[[rules]]` alone means what `[[rules.inline]]` means."""
+    rule = {"name": "hours", "match": {"any": ["open"]}, "answer": {"en": "Nine to five."}}
+    assert parse_settings({"rules": [rule]}) == parse_settings({"rules": {"inline": [rule]}})
+
+
+def test_a_model_may_serve_one_scenario_alone() -> None:
+    """A model that only a scenario's ladder names is used; one that nobody names is refused."""
+    models = [MAIN, {"name": "small"}]
+    assert parse_settings({"models": models, "scenarios": {"chat": {"ladder": {"rungs": ["small", "default"]}}}}).models[1].name == "small"
+    with pytest.raises(ConfigError, match=r"models\[1\]\.name"):
+        parse_settings({"models": models})

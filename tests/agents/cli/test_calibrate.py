@@ -21,7 +21,8 @@ from agents.models.registry import models_folder
 from agents.runtime.cpus import available_cores
 from schemas.cost import CostProfile, StepCost
 from schemas.errors import SetupError, UsageError
-from schemas.settings import Ladder, Model, Settings
+from schemas.settings import Model, Settings
+from schemas.settings_ladder import Ladder
 
 PULLED = models_folder() / "smollm2-135m"
 """Where the suite's own model is; tests with a home of their own name it by its path."""

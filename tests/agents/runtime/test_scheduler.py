@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.runtime.cost_model import CostModel
-from agents.runtime.scheduler import TENANTS, Admitted, Refused, Scheduler, Shares, Work
+from agents.runtime.scheduler import Admitted, Refused, Scheduler, Work
+from agents.runtime.shares import TENANTS, Shares
 from schemas.cost import CostProfile, StepCost
 
 PROFILE = CostProfile(
