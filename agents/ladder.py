@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import msgspec
+import structlog
 
+from agents.rung_cost import RungCost
 from schemas.events import InteractionEvent
 from schemas.inference import Constraint, Message
-from schemas.responses import AnswerFinish, ModelRef, Outcome, Reason, Rung, Usage
+from schemas.responses import UNDEGRADED, AnswerFinish, ModelRef, Outcome, Reason, Rung, Usage
 from schemas.session import SessionState
 from schemas.settings_ladder import Scenario
+
+log = structlog.get_logger(__name__)
+
+OVERRUN_S = 0.050
+"""A cheap rung that has not come back so long after its time was up is ended: it is broken, and the event is this late at worst. Model rungs
+are not held to it: they end by the same future, and a loop that is busy for so long must not cost a partial answer."""
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -20,7 +29,7 @@ class Question(msgspec.Struct, frozen=True):
 
     event: InteractionEvent
     state: SessionState
-    """The session as the event finds it, the event's own `state` merged."""
+    """The session as the prompt shows it: the event's own `state` merged, without turns that a person called wrong."""
     messages: tuple[Message, ...]
     max_tokens: int | None
     temperature: float
@@ -55,6 +64,8 @@ class Given(msgspec.Struct, frozen=True):
     reason: Reason | None = None
     wasted: int = 0
     """Tokens made beyond those delivered."""
+    why: str = ""
+    """What stands in `rungs`: the rule's name, the age of a kept answer; empty: how it finished."""
 
 
 class Declined(msgspec.Struct, frozen=True):
@@ -80,7 +91,7 @@ class RungProtocol(Protocol):
 
     name: str
     floor_s: float
-    """Seconds below which it is not worth trying; what it takes beyond is measured."""
+    """Seconds below which it is not worth trying; what it takes beyond is measured. 0: it knows better itself what fits, as a model's scheduler does."""
 
     @property
     def label(self) -> str:
@@ -102,37 +113,176 @@ class Walk(msgspec.Struct, frozen=True):
     """Tokens made and not delivered, by the model's label."""
 
 
-class Ladder:
-    """Walks its rungs; what it falls back on is the default that was built when the event arrived."""
+class Degraded(Protocol):
+    """What answers in place of the default: the rules that are for that alone."""
 
-    def __init__(self, rungs: tuple[RungProtocol, ...]) -> None:
-        self._rungs = rungs
+    def degraded(self, question: Question) -> Given | None:
+        """At once; None when no rule is for this question."""
+
+
+OnRung = Callable[[Rung, Reason | None], None]
+"""Told of each step of each walk, for the figures."""
+
+
+class Ladder:
+    """Walks its rungs; what it falls back on is in hand before a rung starts that takes longer than the rest."""
+
+    def __init__(self, rungs: tuple[RungProtocol, ...], *, insurance: Degraded | None = None, on_rung: OnRung | None = None) -> None:
+        self._rungs = tuple((rung, RungCost(rung.floor_s) if rung.floor_s > 0 else None) for rung in rungs)
+        self._insurance = insurance
+        self._on_rung = on_rung
 
     async def walk(self, question: Question, budget: Budget, default_text: str) -> Walk:
         """The first answer that a rung gives in time; at most one attempt a rung, so that no retry multiplies a time-out."""
-        taken: list[Rung] = []
-        reason: Reason | None = None
-        times = ModelTimes()
-        wasted: list[tuple[str, int]] = []
-        for rung in self._rungs:
-            at = time.monotonic()
-            if budget.stop.done():
-                taken.append(Rung(rung.name, "skipped", 0.0, "no time left"))
-                reason = reason or "deadline"
-                continue
-            result = await rung.answer(question, budget)
-            spent = time.monotonic() - at
-            if result.wasted:
-                wasted.append((rung.label, result.wasted))
-            if isinstance(result, Given):
-                taken.append(Rung(rung.name, "answered", _ms(spent), result.finish_reason or ""))
-                return Walk(result, tuple(taken), tuple(wasted))
-            taken.append(Rung(rung.name, result.verdict, _ms(spent), result.why))
-            reason = reason or result.reason
-            times = ModelTimes(times.queue + result.times.queue, times.prefill + result.times.prefill, times.generate + result.times.generate)
-        taken.append(Rung("default", "answered", 0.0, ""))
-        given = Given("default", default_text, reason=reason or "engine_unavailable", times=times)
-        return Walk(given, tuple(taken), tuple(wasted))
+        descent = _Descent(question, budget, default_text)
+        try:
+            await self._descend(descent)
+        finally:
+            descent.tell_rungs()
+        walk = descent.result()
+        if self._on_rung is not None:
+            for rung, reason in descent.steps:
+                self._on_rung(rung, reason)
+        return walk
+
+    async def _descend(self, descent: _Descent) -> None:
+        for rung, cost in self._rungs:
+            if cost is None and not descent.insured:
+                descent.insure(self._insurance)
+            if await descent.ask(rung, cost):
+                return
+        if not descent.insured:
+            descent.insure(self._insurance)
+        descent.fall_back()
+
+
+class _Descent:
+    """One walk: what was tried, what came of it, and what is given when nothing else is."""
+
+    def __init__(self, question: Question, budget: Budget, default_text: str) -> None:
+        self.steps: list[tuple[Rung, Reason | None]] = []
+        self.insured = False
+        self._question = question
+        self._budget = budget
+        self._default_text = default_text
+        self._instead: Given | None = None
+        self._asked: list[RungProtocol] = []
+        self._given: Given | None = None
+        self._reason: Reason | None = None
+        self._broken = False
+        self._times = ModelTimes()
+        self._wasted: list[tuple[str, int]] = []
+
+    def insure(self, insurance: Degraded | None) -> None:
+        """Find what is said instead of the default, before anything slow begins: at the deadline nothing is left to compute."""
+        self.insured = True
+        if insurance is None:
+            return
+        try:
+            self._instead = insurance.degraded(self._question)
+        except Exception:  # the edge of one rung: its bug must not cost the event its default
+            log.exception("the rules for degraded answers failed")
+
+    async def ask(self, rung: RungProtocol, cost: RungCost | None) -> bool:
+        """Whether this rung has answered."""
+        at = time.monotonic()
+        if self._budget.stop.done():
+            self._decline(rung, Declined("skipped", "no time left", "deadline"), 0.0)
+            return False
+        left = self._budget.stop_at - at
+        if cost is not None and (needed := cost.needed(at)) > left:
+            self._decline(rung, Declined("skipped", f"needs {_ms(needed):g} ms, {_ms(max(0.0, left)):g} left", "deadline"), 0.0)
+            return False
+        self._asked.append(rung)
+        result = await (_guarded(rung, self._question, self._budget) if cost is None else _bounded(rung, self._question, self._budget))
+        now = time.monotonic()
+        spent = now - at
+        if cost is not None:
+            waited = result.times.queue + result.times.prefill + result.times.generate  # for somebody else's answer: not what the rung costs
+            cost.note(max(0.0, spent - waited), now)
+        if result.wasted:
+            self._wasted.append((rung.label, result.wasted))
+        if isinstance(result, Declined):
+            self._decline(rung, result, spent)
+            return False
+        self._answer(rung.name, result, spent)
+        return True
+
+    def fall_back(self) -> None:
+        """No rung has answered: a degraded rule, else the default."""
+        reason = self._reason or ("engine_error" if self._broken else "engine_unavailable")
+        if self._instead is not None:
+            self._answer("rules", self._instead, 0.0)
+        else:
+            self._answer("default", Given("default", self._default_text, reason=reason), 0.0)
+
+    def tell_rungs(self) -> None:
+        """However the walk ended, each rung that was asked hears of it once. An answer that the person has withdrawn is nobody's."""
+        withdrawn = self._budget.stop.done() and (self._budget.stop.cancelled() or self._budget.stop.result() != "deadline")
+        given = None if withdrawn else self._given
+        for rung in self._asked:
+            try:
+                rung.ended(self._question, given)
+            except Exception:  # the edge of one rung: the others wait to hear it too
+                log.exception("a rung failed when its walk had ended", rung=rung.name)
+
+    def result(self) -> Walk:
+        """The walk, once it has an answer."""
+        if self._given is None:
+            msg = "a walk ends with an answer"
+            raise AssertionError(msg)
+        return Walk(self._given, tuple(rung for rung, _ in self.steps), tuple(self._wasted))
+
+    def _answer(self, name: str, given: Given, spent: float) -> None:
+        """A degraded answer says why the better rungs did not give theirs, unless it has a reason of its own."""
+        reason = given.reason
+        if given.outcome in UNDEGRADED:
+            reason = None
+        elif reason is None:
+            reason = self._reason
+        self._given = msgspec.structs.replace(given, reason=reason, times=_sum(self._times, given.times))
+        self._note(Rung(name, "answered", _ms(spent), given.why or given.finish_reason or ""), reason)
+
+    def _decline(self, rung: RungProtocol, declined: Declined, spent: float) -> None:
+        self._reason = self._reason or declined.reason
+        self._broken = self._broken or (declined.reason is None and declined.verdict == "failed")
+        self._note(Rung(rung.name, declined.verdict, _ms(spent), declined.why), declined.reason)
+        self._times = _sum(self._times, declined.times)
+
+    def _note(self, rung: Rung, reason: Reason | None) -> None:
+        self.steps.append((rung, reason))
+
+
+async def _guarded(rung: RungProtocol, question: Question, budget: Budget) -> Given | Declined:
+    """A rung that raises has a bug: it costs the event this rung, and the walk goes on."""
+    try:
+        return await rung.answer(question, budget)
+    except Exception as error:  # the edge of one rung
+        log.exception("a rung failed", rung=rung.name)
+        return Declined("failed", f"a bug of this rung: {type(error).__name__}", None)
+
+
+async def _bounded(rung: RungProtocol, question: Question, budget: Budget) -> Given | Declined:
+    """The same for a rung that is not trusted to come back when its time is up."""
+    limit = asyncio.timeout(None)
+
+    def hurry(_: asyncio.Future[Any]) -> None:
+        limit.reschedule(asyncio.get_running_loop().time() + OVERRUN_S)
+
+    try:
+        async with limit:
+            budget.stop.add_done_callback(hurry)
+            try:
+                return await _guarded(rung, question, budget)
+            finally:
+                budget.stop.remove_done_callback(hurry)
+    except TimeoutError:
+        log.error("a rung did not come back", rung=rung.name)
+        return Declined("failed", "it did not come back when its time was up", None)
+
+
+def _sum(one: ModelTimes, other: ModelTimes) -> ModelTimes:
+    return ModelTimes(one.queue + other.queue, one.prefill + other.prefill, one.generate + other.generate)
 
 
 def _ms(seconds: float) -> float:

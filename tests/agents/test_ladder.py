@@ -71,7 +71,7 @@ def test_the_first_answer_is_the_answer() -> None:
         Gives("last", Given("rule", "no")),
     )
     done = walk(*rungs)
-    assert (done.given.outcome, done.given.text, done.given.reason) == ("fallback_model", "yes", None)
+    assert (done.given.outcome, done.given.text, done.given.reason) == ("fallback_model", "yes", "engine_unavailable")
     assert [(rung.rung, rung.verdict, rung.why) for rung in done.rungs] == [("main", "skipped", "no engine is ready"), ("fallback", "answered", "")]
     assert [rung.asked for rung in rungs] == [1, 1, 0]
 
