@@ -44,6 +44,9 @@ class SessionState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     decisions: tuple[Decision, ...] = ()
     turn_count: int = 0
     locale: str | None = None
+    disputed: dict[str, str] = {}
+    """Event ids of turns whose answer a person called `wrong` or `unsafe`: later prompts leave them out. Beside the turns and not in them, since
+    a release that does not know this field keeps it here, and would lose it there."""
     unknown: dict[str, Any] = {}
     """Fields that this release does not know, kept as they were."""
     v: int = STORED_VERSION

@@ -43,6 +43,8 @@ class Topics:
     audit: str
     sessions_changelog: str
     answers_changelog: str
+    reviews: str = ""
+    """Answers that people called wrong, for people; empty without `feedback.topic`."""
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
@@ -59,6 +61,7 @@ class Topics:
             audit=f"{prefix}audit",
             sessions_changelog=f"{prefix}{app}-sessions-changelog",
             answers_changelog=f"{prefix}{app}-answers-changelog",
+            reviews=f"{prefix}{settings.feedback.topic}" if settings.feedback.topic else "",
         )
 
 
@@ -82,6 +85,7 @@ def specs(settings: Settings) -> tuple[TopicSpec, ...]:
     """Every topic of the product under these settings."""
     topics, count = Topics.of(settings), settings.kafka.partitions
     large = ("max.message.bytes", str(RECORD_BYTES))
+    reviews = (TopicSpec(topics.reviews, count, "delete"),) if topics.reviews else ()
     return (
         TopicSpec(topics.interactions, count, "delete", joined=True, config=(large,)),
         TopicSpec(topics.responses, count, "delete", joined=True, config=(large,)),
@@ -100,6 +104,7 @@ def specs(settings: Settings) -> tuple[TopicSpec, ...]:
         TopicSpec(topics.control, 1, "compact"),
         TopicSpec(topics.dead_letters, count, "delete", config=(("max.message.bytes", str(_DEAD_LETTER_BYTES)),)),
         TopicSpec(topics.audit, count, "delete"),
+        *reviews,
     )
 
 

@@ -27,7 +27,23 @@ def remember_turn(state: SessionState, turn: Turn, settings: Session) -> Session
     turns = (*state.turns, short)
     if len(turns) >= 2 * settings.turns:
         turns = turns[-settings.turns :] if settings.turns else ()
-    return msgspec.structs.replace(state, turns=turns, turn_count=state.turn_count + 1)
+    known = {turn.event_id for turn in turns}
+    disputed = {event_id: verdict for event_id, verdict in state.disputed.items() if event_id in known} if state.disputed else {}
+    return msgspec.structs.replace(state, turns=turns, turn_count=state.turn_count + 1, disputed=disputed)
+
+
+def dispute_turn(state: SessionState, event_id: str, verdict: str) -> tuple[SessionState, bool]:
+    """The session with a turn marked as `wrong` or `unsafe`, and whether there was one to mark."""
+    if all(turn.event_id != event_id for turn in state.turns):
+        return state, False
+    return msgspec.structs.replace(state, disputed={**state.disputed, event_id: verdict}), True
+
+
+def undisputed(state: SessionState) -> SessionState:
+    """The session as later answers may see it: without the turns that a person called wrong."""
+    if not state.disputed:
+        return state
+    return msgspec.structs.replace(state, turns=tuple(turn for turn in state.turns if turn.event_id not in state.disputed))
 
 
 def merge_state(state: SessionState, patch: dict[str, Any], limits: Limits) -> SessionState | None:
