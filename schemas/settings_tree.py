@@ -119,6 +119,10 @@ def explain_rejection(root: inspect.StructType, tree: Any, rejection: str) -> Co
     path = _parse_path(root, place.rstrip("`"), tree)
     if what.startswith("Object contains unknown field"):
         return unknown_key(root, (*path, what.split("`")[1]))
+    if what.startswith("Object missing required field"):
+        needed = (*path, what.split("`")[1])
+        kind = type_at(root, needed)
+        return ConfigError(format_path(needed), "is missing", f"must be {describe_type(kind)}" if kind is not None else "add it")
     return wrong_value(root, path, value_at(tree, path))
 
 

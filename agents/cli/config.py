@@ -6,7 +6,6 @@ import copy
 import difflib
 import math
 import os
-import re
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -19,6 +18,7 @@ import msgspec
 from msgspec import inspect
 
 from agents.cli.config_text import mask_secrets, render_effective, render_template
+from agents.toml_files import read_toml
 from schemas.errors import ConfigError, UsageError
 from schemas.settings import Settings, parse_settings
 from schemas.settings_tree import Path as Key
@@ -30,7 +30,6 @@ DEFAULT_FILE = Path("answerby.toml")
 PREFIX = "ANSWERBY__"
 
 _ROOT = settings_type(Settings)
-_PLACE = re.compile(r" \(at line (\d+), column \d+\)")
 
 Config = Annotated[Path | None, cyclopts.Parameter(name=["--config", "-c"], help="settings file; default: answerby.toml here, when there is one")]
 Json = Annotated[bool, cyclopts.Parameter(name="--json", negative="", help="print JSON")]
@@ -119,7 +118,21 @@ def load_with_origins(path: Path | None, environ: Mapping[str, str] = os.environ
         _put(tree, key, _parse_value(key, variable, environ[variable]))
         origins = {name: came for name, came in origins.items() if not name.startswith((f"{format_path(key)}.", f"{format_path(key)}["))}
         origins[format_path(key)] = f"environment {variable}"
-    return Loaded(parse_settings(tree), origins, file)
+    return Loaded(_with_absolute_files(parse_settings(tree), origins, file), origins, file)
+
+
+def _with_absolute_files(settings: Settings, origins: Mapping[str, str], file: Path | None) -> Settings:
+    """Rule files named in the settings file lie beside it, those named by a variable in the working directory: afterwards no part needs to know."""
+    files = tuple(
+        str((file.parent if file is not None and not _from_environment(origins, index) else Path()).absolute() / name)
+        for index, name in enumerate(settings.rules.files)
+    )
+    return msgspec.structs.replace(settings, rules=msgspec.structs.replace(settings.rules, files=files)) if files else settings
+
+
+def _from_environment(origins: Mapping[str, str], index: int) -> bool:
+    came = origins.get(f"rules.files[{index}]") or origins.get("rules.files", "")
+    return came.startswith("environment ")
 
 
 def _refuse_wrong_file(tree: dict[str, Any]) -> None:
@@ -139,23 +152,9 @@ def _refuse_wrong_file(tree: dict[str, Any]) -> None:
 
 
 def _read_file(file: Path) -> dict[str, Any]:
-    try:
-        data = file.read_bytes()
-        return tomllib.loads(data.decode("utf-8-sig").replace("\r\n", "\n"))
-    except FileNotFoundError:
-        raise ConfigError(str(file), "no such file", "name one that exists, or write it by `answerby config init`") from None
-    except OSError as error:
-        raise ConfigError(str(file), f"cannot be read ({error.strerror})", "name a readable file") from None
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise ConfigError(f"{file}:{line}", f"byte {data[error.start]:#04x} is not UTF-8", "save the file as UTF-8") from None
-    except tomllib.TOMLDecodeError as error:
-        place = _PLACE.search(str(error))
-        line = int(place[1]) if place else max(1, len(data.rstrip().splitlines()))
-        what = _PLACE.sub("", str(error)).removesuffix(" (at end of document)")
-        raise ConfigError(f"{file}:{line}", f"not TOML ({what})", "mend this line") from None
-    except RecursionError:
-        raise ConfigError(str(file), "nested too deeply", "settings need four levels at most") from None
+    """The file's tree, `[[rules]]` as the list of inline rules that it is short for."""
+    tree, _ = read_toml(file, missing="name one that exists, or write it by `answerby config init`")
+    return {**tree, "rules": {"inline": tree["rules"]}} if isinstance(tree.get("rules"), list) else tree
 
 
 def _given_keys(tree: Any, path: Key = ()) -> Iterator[Key]:
