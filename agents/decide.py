@@ -11,8 +11,10 @@ import msgspec
 from agents.answers import Stamps
 from agents.context import sessions
 from agents.context.prompt import build_prompt
-from agents.ladder import Given, Ladder, Question
+from agents.feedback import FeedbackDesk
+from agents.ladder import Given, Question
 from agents.lines import Inflight
+from agents.scenarios import Plan, Scenarios
 from agents.store import SessionStore
 from schemas.audit import AuditAction
 from schemas.dead_letters import Undecodable
@@ -22,7 +24,6 @@ from schemas.inference import Constraint
 from schemas.responses import Reason, Rung
 from schemas.session import KeptAnswer, SessionState, Turn
 from schemas.settings import Settings, text_for_locale
-from schemas.settings_ladder import Scenario
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -56,10 +57,11 @@ AUDITED: dict[Reason | None, AuditAction] = {"no_consent": "refused", "cancelled
 class Decider:
     """Decides; the caller settles."""
 
-    def __init__(self, settings: Settings, store: SessionStore, ladder: Ladder, clock: Clock) -> None:
+    def __init__(self, settings: Settings, store: SessionStore, scenarios: Scenarios, feedback: FeedbackDesk, clock: Clock) -> None:
         self._settings = settings
         self._store = store
-        self._ladder = ladder
+        self._scenarios = scenarios
+        self._feedback = feedback
         self._clock = clock
 
     async def decide(self, inflight: Inflight, event: InteractionEvent) -> Decision:
@@ -72,6 +74,8 @@ class Decider:
         merged = sessions.merge_state(state, event.state, self._settings.limits)
         if merged is None:
             return Undecodable("invalid_field", f"state: merged into the session it is above {self._settings.limits.state_bytes} bytes (limits.state_bytes)")
+        plan = self._scenarios.of(event.scenario)
+        inflight.default_text = plan.defaults.render(self._locale(event), merged.state)
         stamps.short()
         refusal = self._gate(event, inflight)
         stamps.safety_in_ended = time.monotonic()
@@ -79,7 +83,9 @@ class Decider:
             stamps.ladder_ended = stamps.safety_out_ended = time.monotonic()
             return Reply(refusal, (), stamps, self._with_turn(merged, event, refusal), AUDITED.get(refusal.reason))
         if event.kind == "message":
-            return await self._ask(inflight, event, merged, stamps)
+            return await self._ask(inflight, event, merged, stamps, plan)
+        if event.kind == "feedback":
+            return await self._take_feedback(inflight, event, merged, stamps)
         return self._acknowledge(event, merged, stamps)
 
     def repeated(self, inflight: Inflight, event: InteractionEvent) -> Repeat | Undecodable | None:
@@ -92,7 +98,7 @@ class Decider:
         return Repeat(kept)
 
     def expired(self, inflight: Inflight, event: InteractionEvent) -> Decision:
-        """The short lane: no gates, no prompt, the default that was built on arrival."""
+        """The short lane: no gates, no prompt, the default at once."""
         before = self.repeated(inflight, event)
         if before is not None:
             return before
@@ -100,7 +106,8 @@ class Decider:
         stamps.short()
         state = self._store.session(inflight)
         merged = sessions.merge_state(state, event.state, self._settings.limits) or state
-        given = Given("default", inflight.default_text, reason="expired")
+        text = self._scenarios.of(event.scenario).defaults.render(self._locale(event), merged.state)
+        given = Given("default", text, reason="expired")
         return Reply(given, (Rung("default", "answered", 0.0, "expired on arrival"),), stamps, self._with_turn(merged, event, given))
 
     def _gate(self, event: InteractionEvent, inflight: Inflight) -> Given | None:
@@ -114,8 +121,8 @@ class Decider:
             return Given("default", inflight.default_text, reason="empty_input")
         return None
 
-    async def _ask(self, inflight: Inflight, event: InteractionEvent, state: SessionState, stamps: Stamps) -> Reply:
-        walk = await self._ladder.walk(self._question(event, state), inflight, inflight.default_text)
+    async def _ask(self, inflight: Inflight, event: InteractionEvent, state: SessionState, stamps: Stamps, plan: Plan) -> Reply:
+        walk = await plan.ladder.walk(self._question(event, state, plan), inflight, inflight.default_text)
         stamps.ladder_ended = stamps.safety_out_ended = time.monotonic()
         given = walk.given
         stamps.model = given.times
@@ -125,25 +132,32 @@ class Decider:
             return Reply(given, walk.rungs, stamps, self._with_turn(state, event, given), "cancelled", wasted)
         return Reply(given, walk.rungs, stamps, self._with_turn(state, event, given), wasted=walk.wasted)
 
-    def _question(self, event: InteractionEvent, state: SessionState) -> Question:
+    def _question(self, event: InteractionEvent, state: SessionState, plan: Plan) -> Question:
         options = event.answer
+        shown = sessions.undisputed(state)
         constraint = None
         if options.choice is not None or options.regex is not None or options.json_schema is not None:
             schema = None if options.json_schema is None else msgspec.json.encode(options.json_schema).decode()
             constraint = Constraint(options.choice, options.regex, schema)
         return Question(
             event=event,
-            state=state,
-            messages=build_prompt(event.text or "", state, self._settings.session),
+            state=shown,
+            messages=build_prompt(event.text or "", shown, plan.session),
             max_tokens=options.max_tokens,
             temperature=options.temperature,
             stop=options.stop,
             constraint=constraint,
-            locale=event.locale or self._settings.session.locale,
+            locale=self._locale(event),
             tenant=event.tenant,
             affinity=zlib.crc32(f"{event.tenant}/{event.session_id}".encode()),
-            scenario=self._settings.scenarios.get(event.scenario, Scenario()),
+            scenario=plan.scenario,
         )
+
+    async def _take_feedback(self, inflight: Inflight, event: InteractionEvent, state: SessionState, stamps: Stamps) -> Reply:
+        kept = None if event.ref is None else self._store.kept_under(inflight, event.ref)
+        effect = await self._feedback.take(event, state, kept, now_ms=self._clock.wall_ms())
+        stamps.ladder_ended = stamps.safety_out_ended = time.monotonic()
+        return Reply(Given("ack", "", data=effect.data), (), stamps, effect.state, "feedback" if effect.data["found"] else None)
 
     def _acknowledge(self, event: InteractionEvent, state: SessionState, stamps: Stamps) -> Reply:
         stamps.ladder_ended = stamps.safety_out_ended = time.monotonic()
@@ -152,7 +166,7 @@ class Decider:
         match kind:
             case "decision":
                 asked, expires = sessions.ask_confirmation(state, event, now_ms=now_ms, settings=self._settings.session)
-                text = text_for_locale(self._settings.session.confirm_text, event.locale or self._settings.session.locale)
+                text = text_for_locale(self._settings.session.confirm_text, self._locale(event))
                 given = Given("confirm_request", text + (event.text or ""), data={"expires_at_ms": expires})
                 return Reply(given, (), stamps, self._with_turn(asked, event, given), "confirm_requested")
             case "confirm":
@@ -163,13 +177,16 @@ class Decider:
                 return Reply(Given("ack", ""), (), stamps, state, "state_changed")
             case "reset":
                 return Reply(Given("ack", ""), (), stamps, sessions.reset(state), "session_reset")
-            case "cancel" | "feedback":
+            case "cancel":
                 return Reply(Given("ack", ""), (), stamps, None)
-            case "message":
-                msg = "a message is answered by the ladder"
+            case "message" | "feedback":
+                msg = f"a {kind} is answered elsewhere"
                 raise AssertionError(msg)
             case _:
                 assert_never(kind)
+
+    def _locale(self, event: InteractionEvent) -> str:
+        return event.locale or self._settings.session.locale
 
     def _with_turn(self, state: SessionState, event: InteractionEvent, given: Given) -> SessionState:
         reply = given.text if given.outcome in FROM_MODEL else ""

@@ -31,7 +31,11 @@ class SessionStore:
 
     def kept(self, inflight: Inflight, event: InteractionEvent) -> KeptAnswer | None:
         """What this event was answered with before, if that is still kept."""
-        return self._read(inflight, "answers", answer_key(event.tenant, event.session_id, event.event_id), KeptAnswer)
+        return self.kept_under(inflight, event.event_id)
+
+    def kept_under(self, inflight: Inflight, event_id: str) -> KeptAnswer | None:
+        """What another event of the same session was answered with, if that is still kept."""
+        return self._read(inflight, "answers", answer_key(*inflight.session, event_id), KeptAnswer)
 
     def stage(self, inflight: Inflight, event: InteractionEvent, state: SessionState | None, fixed: Fixed) -> list[ChangelogRecord]:
         """Set everything that `fixed` changes, in memory now; the returned records make it last."""

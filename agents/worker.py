@@ -14,10 +14,12 @@ import structlog
 
 from agents.deadlines import reserve_for
 from agents.decide import Decider
-from agents.engines import build_engines, build_rungs
-from agents.ladder import Ladder
+from agents.engines import build_engines
+from agents.feedback import FeedbackDesk
 from agents.respond import Responder
+from agents.rungs import Rungs
 from agents.runtime.memory import process_figures
+from agents.scenarios import plan_scenarios
 from agents.settle import Settler
 from agents.store import SessionStore
 from schemas.deadline import SystemClock
@@ -28,6 +30,7 @@ from streams.http import StatusServer
 from streams.metrics import Metrics
 from streams.partitions import PartitionBoard
 from streams.publish import Publisher
+from streams.reviews import ReviewWriter
 from streams.tables import TableSet
 from streams.topic_admin import ensure_topics
 from streams.topics import Topics
@@ -69,7 +72,10 @@ class Worker:
         store = SessionStore(tables, settings.session, settings.limits)
         reserve = reserve_for(settings.deadline)
         self._publisher = Publisher(settings, topics, board)
-        decider = Decider(settings, store, Ladder(build_rungs(settings, self._engines)), clock)
+        self._rungs = Rungs(settings, self._engines, metrics)
+        self._reviews = ReviewWriter(settings, metrics.observe_review)
+        scenarios = plan_scenarios(settings, self._rungs.of, insurance=self._rungs.insurance, on_rung=metrics.observe_rung)
+        decider = Decider(settings, store, scenarios, FeedbackDesk(self._rungs.evictors, self._reviews.offer), clock)
         self._settler = Settler(
             publisher=self._publisher, tables=tables, store=store, decider=decider, metrics=metrics, reserve=reserve, clock=clock, limits=settings.limits
         )
@@ -120,7 +126,8 @@ class Worker:
         await self._unless_stopped(asyncio.gather(*(engine.start() for engine in self._engines)))
         if self._stopping.is_set():
             return
-        await self._publisher.start()
+        await self._rungs.start()
+        await asyncio.gather(self._publisher.start(), self._reviews.start())
         background.append(asyncio.create_task(self._watched(self._settler.run_lane()), name="expired-lane"))
         background.append(asyncio.create_task(self._watched(self._tick()), name="tick"))
         background.append(asyncio.create_task(self._watched(self._run_app()), name="faust"))
@@ -156,7 +163,8 @@ class Worker:
             task.cancel()
         if background:
             await asyncio.wait(background, timeout=1.0)
-        await asyncio.gather(*(engine.stop() for engine in self._engines), self._publisher.stop(), return_exceptions=True)
+        await asyncio.gather(*(engine.stop() for engine in self._engines), self._reviews.stop(), self._publisher.stop(), return_exceptions=True)
+        await self._rungs.stop()
         await self._server.stop()
         log.info("worker stopped")
 

@@ -9,10 +9,14 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.parser import text_string_to_metric_families
 
 from schemas.inference import Step
+from schemas.responses import Reason, Rung
 
 STAGE_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0, 60.0)
 SLACK_BUCKETS = (-1.0, -0.5, -0.2, -0.1, -0.05, -0.02, -0.01, 0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """Seconds of due minus acknowledgement: below zero is late."""
+
+RUNG_BUCKETS = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0)
+"""From a rule's microseconds to a model's seconds."""
 
 ERROR_BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0)
 """Relative errors: 0.1 is what the scheduler should stay below at the median."""
@@ -35,6 +39,10 @@ class Metrics:
         def gauge(name: str, text: str, *labels: str) -> Gauge:
             return Gauge(name, text, labels, registry=registry)
 
+        self._rungs: dict[tuple[str, str, str | None], tuple[Counter, Histogram]] = {}
+        self.rungs = counter("answerby_rungs_total", "Steps down the ladder, by rung, how it ended, and the reason it gave", "rung", "verdict", "reason")
+        self.rung_seconds = Histogram("answerby_rung_seconds", "Time that a rung took when it was asked", ["rung"], buckets=RUNG_BUCKETS, registry=registry)
+        self.reviews = counter("answerby_reviews_total", "Disputed answers handed to feedback.topic, or dropped", "result")
         self.events = counter("answerby_events_total", "Events answered, by outcome and reason", "outcome", "reason")
         self.dead_letters = counter("answerby_dead_letters_total", "Records that could not be answered", "reason")
         self.stage = Histogram("answerby_stage_seconds", "Time in each stage of an event", ["stage"], buckets=STAGE_BUCKETS, registry=registry)
@@ -70,6 +78,20 @@ class Metrics:
         self.resident = gauge("answerby_worker_resident_bytes", "Memory of the worker process")
         self.redelivered = counter("answerby_redelivered_total", "Events answered again with the bytes kept for them")
         self.seeks = counter("answerby_seek_backs_total", "Times records had to be read again because delivery had skipped some")
+
+    def observe_rung(self, rung: Rung, reason: Reason | None) -> None:
+        """An event took a step down the ladder."""
+        key = (rung.rung, rung.verdict, reason)
+        counted = self._rungs.get(key)
+        if counted is None:  # found once: looking labels up costs more than counting
+            counted = self._rungs[key] = (self.rungs.labels(rung.rung, rung.verdict, reason or "none"), self.rung_seconds.labels(rung.rung))
+        counted[0].inc()
+        if rung.verdict != "skipped":
+            counted[1].observe(rung.ms / 1000)
+
+    def observe_review(self, handed: bool) -> None:
+        """A disputed answer was handed to people, or could not be."""
+        self.reviews.labels("handed" if handed else "dropped").inc()
 
     def observe_step(self, model: str, step: Step) -> None:
         """An engine has done a step."""

@@ -21,6 +21,7 @@ COMMANDS = {
     "up": ("agents.cli.up:up", "Run broker and worker on this machine, until Ctrl-C."),
     "send": ("agents.cli.send:send", "Send one event and print its answer."),
     "watch": ("agents.cli.watch:watch", "Print answers as they come."),
+    "explain": ("agents.cli.explain:explain", "Show how one event came to its answer."),
     "top": ("agents.cli.top:top", "Show what the workers are doing, live."),
     "worker": ("agents.cli.worker:worker", "Answer events until SIGTERM or Ctrl-C."),
     "broker": ("agents.cli.broker:broker", "Run a real Apache Kafka on this machine."),

@@ -12,13 +12,16 @@ import msgspec
 
 from agents.deadlines import FixedReserve
 from agents.decide import Decider
-from agents.ladder import Budget, Declined, Given, Ladder, Question, RungProtocol
+from agents.feedback import Evictor, FeedbackDesk
+from agents.ladder import Budget, Declined, Given, Question, RungProtocol
 from agents.respond import Responder
+from agents.scenarios import plan_scenarios
 from agents.settle import Settler
 from agents.store import SessionStore
 from schemas.audit import AuditRecord
 from schemas.dead_letters import Undecodable
 from schemas.deadline import SystemClock
+from schemas.reviews import Review
 from schemas.session import TableName
 from schemas.settings import Settings
 from streams.metrics import Metrics
@@ -115,7 +118,7 @@ class Says:
 class Intake:
     """One partition, held; `feed` is what Faust's agent would be given."""
 
-    def __init__(self, settings: Settings | None = None, rung: RungProtocol | None = None) -> None:
+    def __init__(self, settings: Settings | None = None, rung: RungProtocol | None = None, caches: tuple[Evictor, ...] = ()) -> None:
         self.settings = settings or Settings()
         self.tables, self.publisher, self.metrics = HeldTables(), HeldPublisher(), Metrics()
         self.rung = Says()
@@ -126,7 +129,10 @@ class Intake:
         publisher: Any = self.publisher
         clock, self.reserve = SystemClock(), FixedReserve(RESERVE_MS)
         store = SessionStore(tables, self.settings.session, self.settings.limits)
-        self.decider = Decider(self.settings, store, Ladder((rung or self.rung,)), clock)
+        main = rung or self.rung
+        self.reviews: list[Review] = []
+        scenarios = plan_scenarios(self.settings, lambda name, _first: main if name == "main" else None)
+        self.decider = Decider(self.settings, store, scenarios, FeedbackDesk(caches, self._review), clock)
         self.settler = Settler(
             publisher=publisher,
             tables=tables,
@@ -192,6 +198,10 @@ class Intake:
             await self.settler.run_lane()
         except Exception as error:  # as the worker: a lane that ends ends everything
             self.crashes.append(error)
+
+    def _review(self, review: Review) -> bool:
+        self.reviews.append(review)
+        return True
 
     async def _seek(self, _partition: int, _offset: int) -> None:
         """Nothing is read again here."""

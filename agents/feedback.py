@@ -1,0 +1,115 @@
+"""What becomes of an answer that a person called wrong: out of every cache, out of later prompts, and to people; the mark is `agents.context.sessions`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+import structlog
+
+from agents.context import sessions
+from schemas.responses import ModelRef, response_id
+from schemas.reviews import Review, Verdict
+
+if TYPE_CHECKING:
+    from schemas.events import InteractionEvent
+    from schemas.session import KeptAnswer, SessionState
+
+log = structlog.get_logger(__name__)
+
+
+class Evictor(Protocol):
+    """A cache that may hold the answer."""
+
+    name: str
+
+    def evict(self, event_id: str, tenant: str) -> int | Awaitable[int]:
+        """Forget answers that came from this event or were given to it; how many there were."""
+
+
+class Effect(msgspec.Struct, frozen=True):
+    """What a feedback event does."""
+
+    state: SessionState | None
+    """The session afterwards; None leaves it as it is."""
+    data: dict[str, Any]
+    """Told in the acknowledgement."""
+
+
+UNKNOWN = Effect(None, {"found": False})
+"""Nothing of that id was answered in this session, or too long ago: nothing is changed."""
+
+
+class FeedbackDesk:
+    """Takes complaints, one at a time and in the session's order."""
+
+    def __init__(self, evictors: tuple[Evictor, ...], offer: Callable[[Review], bool]) -> None:
+        """`offer` takes a review for people at once, and says whether it did."""
+        self._evictors = evictors
+        self._offer = offer
+
+    async def take(self, event: InteractionEvent, state: SessionState, kept: KeptAnswer | None, *, now_ms: int) -> Effect:
+        """Do what `event` asks for; `kept` is the answer to the event it means, while that is still known."""
+        if event.ref is None or (kept is None and all(turn.event_id != event.ref for turn in state.turns)):
+            return UNKNOWN
+        verdict = verdict_of(event)
+        marked, is_marked = sessions.dispute_turn(state, event.ref, verdict)
+        evicted = await self._evict(event.ref, event.tenant)
+        handed = self._offer(_review(event, event.ref, verdict, state, kept, now_ms))
+        return Effect(marked if is_marked else None, {"found": True, "verdict": verdict, "marked": is_marked, "evicted": evicted, "handed": handed})
+
+    async def _evict(self, ref: str, tenant: str) -> int:
+        evicted = 0
+        for cache in self._evictors:
+            try:
+                count = cache.evict(ref, tenant)
+                evicted += count if isinstance(count, int) else await count
+            except Exception:  # the edge of one cache: the others must let go of the answer all the same
+                log.exception("a cache could not let go of an answer", cache=cache.name)
+        return evicted
+
+
+def verdict_of(event: InteractionEvent) -> Verdict:
+    """`unsafe` when the text or the metadata's `verdict` says so; everything else a person complains of is `wrong`."""
+    said = {(event.text or "").strip().casefold(), event.metadata.get("verdict", "").strip().casefold()}
+    return "unsafe" if "unsafe" in said else "wrong"
+
+
+def _review(event: InteractionEvent, ref: str, verdict: Verdict, state: SessionState, kept: KeptAnswer | None, now_ms: int) -> Review:
+    """With texts only where this feedback consents to history being kept: a review topic is a history."""
+    turn = next((turn for turn in state.turns if turn.event_id == ref), None)
+    response = {} if kept is None else _read_response(kept.value)
+    may_tell = event.consent.store_history
+    answered = response.get("text") or (turn.reply if turn is not None else None)
+    outcome = kept.outcome if kept is not None else (turn.outcome if turn is not None else "unknown")
+    return Review(
+        at_ms=now_ms,
+        tenant=event.tenant,
+        session_id=event.session_id,
+        event_id=event.event_id,
+        ref=ref,
+        verdict=verdict,
+        outcome=outcome,
+        reason=None if kept is None else kept.reason,
+        model=_model_of(response),
+        response_id=response_id(event.tenant, event.session_id, ref),
+        said=turn.user if turn is not None and may_tell else None,
+        answered=answered if may_tell else None,
+    )
+
+
+def _read_response(value: bytes) -> dict[str, Any]:
+    """The kept bytes as a map; a release long past may have written what no longer reads, and the complaint counts all the same."""
+    try:
+        response: dict[str, Any] = (msgspec.json if value[:1] == b"{" else msgspec.msgpack).decode(value, type=dict[str, Any])
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return {}
+    return response
+
+
+def _model_of(response: dict[str, Any]) -> ModelRef | None:
+    model = response.get("model")
+    if not isinstance(model, dict):
+        return None
+    return ModelRef(str(model.get("name", "")), str(model.get("version", "")))

@@ -1,0 +1,130 @@
+"""What a scenario changes: its ladder, its instructions and its default texts, each built once; what a ladder does is `agents.ladder`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from agents.ladder import Degraded, Ladder, OnRung, RungProtocol
+from agents.templates import Template, TemplateProblem, parse_template, render
+from schemas.errors import ConfigError
+from schemas.settings import Session, Settings
+from schemas.settings_ladder import Ladder as LadderSection
+from schemas.settings_ladder import Scenario
+
+RungOf = Callable[[str, bool], RungProtocol | None]
+"""The rung of a name; for a model's, whether it is the first model of its ladder (and so answers as `model`). None: a built-in one without configuration."""
+
+_NAMES = frozenset({"state", "locale"})
+"""What a default text may name. Not the person's own text: a default is no place to repeat what nobody has looked at."""
+
+_SHIPPED = LadderSection().default_text
+"""The last resort: texts without a single value to fill in, so that the default can never fail."""
+
+
+class DefaultTexts:
+    """What is said when nothing better is ready, by locale, with values of the session filled in."""
+
+    def __init__(self, layers: Mapping[str, Mapping[str, str]]) -> None:
+        """`layers` are default texts by the settings key they stand under, the scenario's own first.
+
+        Raises:
+            ConfigError: a text is no template; says which.
+        """
+        self._layers = [{locale: _parsed(f"{key}.{locale}", text) for locale, text in texts.items()} for key, texts in layers.items()]
+        self._layers.append({locale: _parsed(locale, text) for locale, text in _SHIPPED.items()})
+        self._chains = {locale: self._chain(locale) for locale in {locale for layer in self._layers for locale in layer}}
+
+    def render(self, locale: str, state: Mapping[str, Any]) -> str:
+        """The first text whose values are all there: the scenario's for the locale, then texts in the same language, then English ones."""
+        values = {"state": state, "locale": locale}
+        chain = self._chains.get(locale) or self._chains.get(_language(locale)) or self._chains["en"]
+        for template in chain:
+            text = render(template, values)
+            if text is not None:
+                return text
+        return _SHIPPED["en"]
+
+    def _chain(self, locale: str) -> tuple[Template, ...]:
+        """The texts for one locale that the settings know, in the order in which they are tried."""
+        spellings = (locale, _language(locale))
+        first = self._layers[0]
+        best = next((first[name] for name in spellings if name in first), first["en"])
+        same = [layer[name] for layer in self._layers for name in spellings if name in layer]
+        english = [layer["en"] for layer in self._layers]
+        return tuple(dict.fromkeys((best, *same, *english)))
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """How events of one scenario are answered."""
+
+    scenario: Scenario
+    session: Session
+    """The session settings with the scenario's own instructions."""
+    ladder: Ladder
+    defaults: DefaultTexts
+
+
+class Scenarios:
+    """The plan for each named scenario, and one for all others: events may carry any name, and nothing is kept of it."""
+
+    def __init__(self, base: Plan, named: Mapping[str, Plan]) -> None:
+        self._base = base
+        self._named = dict(named)
+
+    def of(self, name: str) -> Plan:
+        """The plan of a scenario."""
+        return self._named.get(name, self._base)
+
+
+def plan_scenarios(settings: Settings, rung_of: RungOf, *, insurance: Degraded | None = None, on_rung: OnRung | None = None) -> Scenarios:
+    """Every scenario's plan.
+
+    Raises:
+        ConfigError: a default text is no template, or a rung stands where it is never reached.
+    """
+
+    def plan(key: str, scenario: Scenario) -> Plan:
+        own_rungs, own_texts = scenario.ladder.rungs, scenario.ladder.default_text
+        names = settings.ladder.rungs if own_rungs is None else own_rungs
+        texts = {"ladder.default_text": settings.ladder.default_text}
+        if own_texts is not None:
+            texts = {f"{key}.default_text": own_texts, **texts}
+        session = settings.session
+        if scenario.instructions is not None:
+            session = msgspec.structs.replace(session, instructions=scenario.instructions)
+        rungs = _rungs(f"{key if own_rungs is not None else 'ladder'}.rungs", names, settings, rung_of)
+        return Plan(scenario, session, Ladder(rungs, insurance=insurance if "rules" in names else None, on_rung=on_rung), DefaultTexts(texts))
+
+    named = {name: plan(f"scenarios.{name}.ladder", scenario) for name, scenario in settings.scenarios.items()}
+    return Scenarios(plan("ladder", Scenario()), named)
+
+
+def _rungs(key: str, names: tuple[str, ...], settings: Settings, rung_of: RungOf) -> tuple[RungProtocol, ...]:
+    """The configured rungs in order; `default` is what every walk ends with, so nothing may stand below it."""
+    models = {model.name for model in settings.models}
+    rungs: list[RungProtocol] = []
+    seen_model = False
+    for index, name in enumerate(names):
+        if name == "default":
+            if index + 1 < len(names):
+                raise ConfigError(f"{key}[{index + 1}]", f"{names[index + 1]!r} stands below `default`, which always answers", "put default last")
+            break
+        rung = rung_of(name, name in models and not seen_model)
+        seen_model = seen_model or name in models
+        if rung is not None:
+            rungs.append(rung)
+    return tuple(rungs)
+
+
+def _parsed(key: str, text: str) -> Template:
+    template = parse_template(text, _NAMES)
+    if isinstance(template, TemplateProblem):
+        raise ConfigError(key, template.wrong, template.right)
+    return template
+
+
+def _language(locale: str) -> str:
+    return locale.split("-", maxsplit=1)[0].split("_", maxsplit=1)[0].lower()
