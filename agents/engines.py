@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Literal
+
 import msgspec
 import structlog
 
+from agents.breaker import Breaker, BreakerState
 from agents.model_rung import ModelRung
 from agents.models.profiles import load_profile, save_profile, this_cpu
 from agents.models.registry import resolve_model
@@ -22,6 +27,9 @@ from streams.metrics import Metrics
 log = structlog.get_logger(__name__)
 
 _MB = 1024 * 1024
+
+MAX_PREFIXES = 64
+"""Scenarios whose instructions an engine reads before it serves: at 100 ms each, more would delay a restart for long; the others are read when first needed."""
 
 
 class EngineFigures:
@@ -79,12 +87,13 @@ def build_engines(settings: Settings, metrics: Metrics) -> tuple[tuple[Engine, .
     """
     placement = place(settings.models, available_cores(), settings.worker.cpus)
     figures = EngineFigures(metrics)
+    prefixes = shared_prefixes(settings)
     engines: list[Engine] = []
     needs: list[Need] = []
     for index, (model, places) in enumerate(zip(settings.models, placement.engines, strict=True)):
         files = find_files(model)
         needs += [Need(f"models[{index}]", weight_bytes(files.path), model.kv_cache_mb * _MB if files.path else 0)] * model.processes
-        specs = [_with_profile(spec) for spec in engine_specs(model, files, places)]
+        specs = [msgspec.structs.replace(_with_profile(spec), prefixes=prefixes) for spec in engine_specs(model, files, places)]
         for spec in specs:
             if files.path:
                 metrics.kv_cache.labels(files.name, str(spec.replica)).set(model.kv_cache_mb * _MB)
@@ -92,6 +101,12 @@ def build_engines(settings: Settings, metrics: Metrics) -> tuple[tuple[Engine, .
         engines.append(Engine(specs, figures))
     require_memory(needs, memory_limit())
     return tuple(engines), placement
+
+
+def shared_prefixes(settings: Settings) -> tuple[str, ...]:
+    """The instructions that prompts begin with, each once."""
+    texts = [settings.session.instructions, *(scenario.instructions for scenario in settings.scenarios.values() if scenario.instructions is not None)]
+    return tuple(dict.fromkeys(text for text in texts if text))[:MAX_PREFIXES]
 
 
 def _with_profile(spec: EngineSpec) -> EngineSpec:
@@ -112,8 +127,32 @@ def find_files(model: Model) -> ResolvedModel:
     return ResolvedModel(found.name, str(found.path), found.version)
 
 
-def build_rungs(settings: Settings, engines: tuple[Engine, ...]) -> tuple[ModelRung, ...]:
-    """The model rungs in the ladder's order; the first is the main one, later ones answer as `fallback_model`."""
-    by_name = {engine.model.name: engine for engine in engines}
-    used = [by_name[name] for name in settings.ladder.rungs if name in by_name]
-    return tuple(ModelRung(engine, outcome="model" if index == 0 else "fallback_model") for index, engine in enumerate(used))
+class ModelRungs:
+    """The model rungs of every ladder; a model's breaker is one, whichever ladders use it."""
+
+    def __init__(self, settings: Settings, engines: Sequence[Engine], on_breaker: Callable[[str, BreakerState], None] | None = None) -> None:
+        """`on_breaker` is told of a model, by its files' name, and its breaker's state: at once of each, then of every change."""
+        self._engines = {engine.model.name: engine for engine in engines}
+        self._breakers: dict[str, Breaker] = {}
+        for name, engine in self._engines.items():
+            tell = partial(on_breaker, engine.status()[0].model) if on_breaker is not None else _ignore
+            self._breakers[name] = Breaker(settings.breaker, tell)
+            tell("closed")
+
+    def of(self, names: Sequence[str]) -> tuple[ModelRung, ...]:
+        """Those of `names` that are models, in their order; the first is the main one, later ones answer as `fallback_model`."""
+        used = [name for name in names if name in self._engines]
+        rungs: list[ModelRung] = []
+        for index, name in reversed(list(enumerate(used))):
+            outcome: Literal["model", "fallback_model"] = "fallback_model" if index else "model"
+            rungs.insert(0, ModelRung(self._engines[name], outcome=outcome, breaker=self._breakers[name], relief=tuple(rungs)))
+        return tuple(rungs)
+
+
+def build_rungs(settings: Settings, engines: Sequence[Engine]) -> tuple[ModelRung, ...]:
+    """The model rungs of the ladder that events without a scenario of their own go down."""
+    return ModelRungs(settings, engines).of(settings.ladder.rungs)
+
+
+def _ignore(_: BreakerState) -> None:
+    """Nobody looks."""

@@ -22,6 +22,8 @@ class Message(msgspec.Struct, frozen=True, array_like=True):
 
     role: Role
     text: str
+    shared: int = 0
+    """Of the first message: leading characters that many prompts begin with. The engine ends them on a block of its prefix cache."""
 
 
 class Constraint(msgspec.Struct, frozen=True):
@@ -98,6 +100,10 @@ class Done(msgspec.Struct, frozen=True, array_like=True):
     prefill_ms: float
     generate_ms: float
     queue_ms: float
+    shared_tokens: int = 0
+    """Leading prompt tokens that many prompts begin with, padding included."""
+    padding_tokens: int = 0
+    """Of these, those that only fill the last block."""
 
 
 class Failed(msgspec.Struct, frozen=True, array_like=True):
@@ -108,11 +114,13 @@ class Failed(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True):
-    """How far request `id` is after a step: prompt tokens not read yet, and tokens made."""
+    """How far request `id` is after a step: prompt tokens not read yet, and tokens made; then its prompt's tokens, and those found in the prefix cache."""
 
     id: int
     prefill_left: int
     tokens: int
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
 
 
 class Step(msgspec.Struct, frozen=True, tag="step"):

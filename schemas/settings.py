@@ -106,6 +106,9 @@ class Model(Section, frozen=True, forbid_unknown_fields=True):
     start_ms: Annotated[int, Meta(ge=1000, description="longest load and warm-up before the engine is killed and tried again")] = 120_000
     kv_cache_mb: Annotated[int, Meta(ge=1, description="KV cache, reserved at load and counted against the memory limit")] = 512
     prefill_chunk: Annotated[int, Meta(ge=16, le=8192, description="most tokens in one step; small keeps steps short while a prompt is read")] = 32
+    align_prefix: Annotated[
+        bool, Meta(description="fill the instructions up with line ends to whole blocks of the prefix cache, so that no event has to read them again")
+    ] = True
     replicas: Annotated[int, Meta(ge=1, le=64, description="engine processes of this model")] = 1
     standby: Annotated[int, Meta(ge=0, le=8, description="further processes kept warm, which serve only while another is being replaced")] = 0
     waiting: Annotated[int, Meta(ge=0, description="requests that may wait for a place in the batch; more are refused as `overload`")] = 32

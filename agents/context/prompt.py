@@ -34,5 +34,5 @@ def build_prompt(text: str, session: SessionState, settings: Session) -> tuple[M
             past.append(Message("assistant", turn.reply))
         if turn.user:
             past.append(Message("user", turn.user))
-    head = (Message("system", system),) if system else ()
+    head = (Message("system", system, min(len(settings.instructions), len(system))),) if system else ()
     return (*head, *reversed(past), Message("user", newest))

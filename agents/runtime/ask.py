@@ -48,12 +48,17 @@ Outcome = Finished | EngineFailed | GivenUp
 class Ask:
     """An open request. Read `text` and `tokens` at any moment, await `done`, or iterate over the text as it comes."""
 
-    def __init__(self, request_id: int, cancel: Callable[[int], None]) -> None:
+    def __init__(self, request_id: int, cancel: Callable[[int], None], silent: Callable[[], bool] = lambda: False) -> None:
         self.id = request_id
+        self._silent = silent
         self.tokens = 0
         """Tokens whose text has arrived."""
         self.first_at: float | None = None
         """When the first text arrived, in the loop's monotonic seconds."""
+        self.prompt_tokens = 0
+        """Of its prompt, once the engine has begun to read it."""
+        self.cached_tokens = 0
+        """Of these, found in the prefix cache."""
         self._loop = asyncio.get_running_loop()
         self._cancel = cancel
         self._parts: list[str] = []
@@ -71,6 +76,11 @@ class Ask:
     def outcome(self) -> Outcome | None:
         """How it ended; None while it runs."""
         return self._outcome
+
+    @property
+    def silent(self) -> bool:
+        """Whether its engine has given no sign of life for longer than a healthy one ever does."""
+        return self._silent()
 
     async def done(self) -> Outcome:
         """Wait for the end. Cancelling this wait does not cancel the request."""

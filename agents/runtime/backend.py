@@ -28,6 +28,8 @@ class Ended:
     cached_tokens: int
     completion_tokens: int
     tail: Delta | None = None
+    shared_tokens: int = 0
+    padding_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -11,16 +11,27 @@ import msgspec
 from agents.runtime.ask import Ask
 from agents.runtime.cost_model import CostModel
 from agents.runtime.estimate import PromptEstimator
+from agents.runtime.loop import BEAT_S
 from agents.runtime.scheduler import Refused, Scheduler, Work
 from agents.runtime.spec import EngineSpec, profile_of
-from schemas.inference import Generate, Step
+from schemas.inference import Generate, Message, Step
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What a request needs to be worth its time: `need` tokens for `tenant`."""
+    """What a request needs to be worth its time, `need` tokens, and who wants it.
+
+    Fields:
+        tenant: who shares the engine with the others.
+        lane: the scenario within the tenant, as far as the settings know it.
+        priority: of the scenario, 0 to 9; higher ones first when there is not enough for all.
+        weight: of the scenario, among those of one priority.
+    """
 
     need: int
     tenant: str
+    lane: str = ""
+    priority: int = 5
+    weight: float = 1.0
 
 
 class Promise(msgspec.Struct, frozen=True):
@@ -30,8 +41,17 @@ class Promise(msgspec.Struct, frozen=True):
     kept: bool
 
 
+SILENT_STEPS = 1.0
+"""Times the longest foreseen step, on top of the pause between two beats: a step that has only just begun when the beat was due delays it by itself."""
+
+SILENT_LEAST_S = 0.1
+"""At least so much on top of that pause: a busy machine may wake a process so late."""
+
+
 class _Client(Protocol):
     def ask(self, request: Generate, ask: Ask | None = None) -> Ask: ...
+
+    def silent_s(self) -> float: ...
 
     def cancel(self, request_id: int) -> None: ...
 
@@ -44,7 +64,8 @@ class Dispatch:
         self._client = client
         self._on_promise = on_promise
         self.scheduler = Scheduler(CostModel(profile_of(spec)), max_batch=model.max_batch, waiting=model.waiting, prefill_chunk=model.prefill_chunk)
-        self._prompts = PromptEstimator()
+        self._chunk, self._max_batch = model.prefill_chunk, model.max_batch
+        self._prompts = PromptEstimator(spec.prefixes if model.align_prefix and model.engine != "scripted" else None)
         self._open: dict[int, tuple[Generate, Ask]] = {}
         self._promises: dict[int, tuple[Work, float]] = {}
 
@@ -57,7 +78,7 @@ class Dispatch:
         decision = self.scheduler.offer(work, time.monotonic())
         if isinstance(decision, Refused):
             return decision
-        ask = Ask(request.id, self._cancel)
+        ask = Ask(request.id, self._cancel, self.silent)
         self._open[request.id] = (request, ask)
         if not work.probe:
             self._promises[request.id] = (work, 0.0)
@@ -71,6 +92,8 @@ class Dispatch:
         for progress in step.progress:
             self.scheduler.progress(progress.id, prefill=progress.prefill_left, tokens=progress.tokens)
             self._check_promise(progress.id, progress.tokens, now)
+            if (held := self._open.get(progress.id)) is not None:
+                held[1].prompt_tokens, held[1].cached_tokens = progress.prompt_tokens, progress.cached_tokens
         for done in step.done:
             self._check_promise(done.id, done.completion_tokens, now)
             if done.id in self._promises and done.finish_reason == "deadline":
@@ -79,12 +102,28 @@ class Dispatch:
             self._promises.pop(done.id, None)
             held = self._open.pop(done.id, None)
             if held is not None and done.prompt_tokens:
-                self._prompts.learn(held[0].messages, done.prompt_tokens)
+                self._prompts.learn(held[0].messages, done)
         for failed in step.failed:
             self._drop(failed.id)
         error = self.scheduler.stepped(step.batch, step.prefill_tokens, step.seconds, now)
         self._let_in(now)
         return error
+
+    def silent(self) -> bool:
+        """Whether the engine has given no sign of life for longer than a healthy one ever does; long before that is called a hang and it is replaced."""
+        client = self._client()
+        return client is not None and client.silent_s() > BEAT_S + max(SILENT_LEAST_S, SILENT_STEPS * self.worst_step_s())
+
+    def forecast_s(self, messages: Sequence[Message], need: int) -> float:
+        """Seconds within which a prompt would likely have `need` tokens if it joined those that run now; infinite without a place. No promise."""
+        scheduler = self.scheduler
+        others = scheduler.running
+        if others >= self._max_batch or self._client() is None:
+            return float("inf")
+        chunk = max(1, self._chunk - others)
+        steps, rest = divmod(self._prompts.uncached(messages), chunk)
+        reading = steps * scheduler.cost.step_s(others, chunk) + (scheduler.cost.step_s(others + 1, rest) if rest else 0.0)
+        return (reading + need * scheduler.cost.step_s(others + 1)) * scheduler.cost.spread
 
     def worst_step_s(self) -> float:
         """The longest step that is foreseen: a full batch and a whole chunk of prompt."""

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from agents.runtime.prefix import BLOCK_TOKENS
-from schemas.inference import Message
+from schemas.inference import Done, Message
 
 MESSAGE_TOKENS = 5
 """Of the chat template around each message: role, marks and line ends."""
@@ -22,33 +22,43 @@ FIRST_ASCII, FIRST_OTHER = 0.30, 1.3
 
 
 class PromptEstimator:
-    """One a model. All figures in tokens."""
+    """One a model. All figures in tokens.
 
-    def __init__(self) -> None:
+    `prefixes` are what prompts begin with that the engine has read before it served; None when it does not end them on a block, and what many
+    prompts share is then found in its cache only as far as whole blocks reach.
+    """
+
+    def __init__(self, prefixes: Sequence[str] | None = None) -> None:
         self._ascii = FIRST_ASCII
         self._other = FIRST_OTHER
+        self._aligned = prefixes is not None
+        self._prefixes = frozenset(prefixes or ())
         self._seen: OrderedDict[int, None] = OrderedDict()
 
     def uncached(self, messages: Sequence[Message]) -> int:
         """What is left to read when the longest beginning that was read before is still in the cache; at least one token."""
-        lengths = self._lengths(messages)
+        shared = self._shared(messages)
+        lengths = self._lengths(messages, shared)
         known = 0.0
         for key, length in zip(_beginnings(messages), lengths, strict=True):
             if key in self._seen:
                 known = length
-        cached = int(known) // BLOCK_TOKENS * BLOCK_TOKENS  # the cache holds whole blocks
-        return max(1, round((lengths[-1] if lengths else 0.0) - cached))
+        left = (lengths[-1] if lengths else 0.0) - _whole_blocks(known)  # the cache holds whole blocks
+        if shared and shared not in self._prefixes and hash(shared) not in self._seen:
+            left += -_whole_blocks(-MESSAGE_TOKENS - self._text(shared))
+        return max(1, round(left))
 
-    def learn(self, messages: Sequence[Message], prompt_tokens: int) -> None:
+    def learn(self, messages: Sequence[Message], done: Done) -> None:
         """The engine read this prompt and counted its tokens."""
-        for key in _beginnings(messages):
+        shared = self._shared(messages)
+        for key in (*((hash(shared),) if shared else ()), *_beginnings(messages)):
             self._seen[key] = None
             self._seen.move_to_end(key)
         while len(self._seen) > REMEMBERED:
             self._seen.popitem(last=False)
         letters = sum(len(message.text) for message in messages)
         foreign = sum(_foreign(message.text) for message in messages)
-        text_tokens = prompt_tokens - MESSAGE_TOKENS * len(messages)
+        text_tokens = done.prompt_tokens - done.padding_tokens - MESSAGE_TOKENS * len(messages)
         if letters == 0 or text_tokens <= 0:
             return
         if foreign * 2 > letters:
@@ -66,12 +76,24 @@ class PromptEstimator:
         foreign = _foreign(text)
         return (len(text) - foreign) * self._ascii + foreign * self._other
 
-    def _lengths(self, messages: Sequence[Message]) -> list[float]:
+    def _shared(self, messages: Sequence[Message]) -> str:
+        """What other prompts begin with as well, ended on a block; empty when nothing is."""
+        return messages[0].text[: messages[0].shared] if self._aligned and messages else ""
+
+    def _lengths(self, messages: Sequence[Message], shared: str) -> list[float]:
+        """Tokens up to the end of each message, counted from the end of what is shared."""
         lengths, total = [], 0.0
-        for message in messages:
-            total += MESSAGE_TOKENS + self._text(message.text)
+        for index, message in enumerate(messages):
+            text = message.text[len(shared) :] if index == 0 else message.text
+            if text or index or not shared:
+                total += MESSAGE_TOKENS + self._text(text)
             lengths.append(total)
         return lengths
+
+
+def _whole_blocks(tokens: float) -> int:
+    """Rounded down; of a negative number that is up, in size."""
+    return int(tokens // BLOCK_TOKENS) * BLOCK_TOKENS
 
 
 def _foreign(text: str) -> int:

@@ -225,6 +225,8 @@ class StepLoop:
             prefill_ms=(first - started) * 1000,
             generate_ms=(now - first) * 1000,
             queue_ms=(started - entry.received) * 1000,
+            shared_tokens=ended.shared_tokens,
+            padding_tokens=ended.padding_tokens,
         )
         self._done.append(done)
         if ended.tail is not None:

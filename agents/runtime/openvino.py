@@ -21,12 +21,12 @@ from agents.runtime.constraints import choice_regex, require_modest
 from agents.runtime.grammar_probe import GrammarProbe
 from agents.runtime.model_files import read_facts
 from agents.runtime.prefix import BLOCK_TOKENS, PrefixMirror
-from agents.runtime.prompt import PromptBuilder
+from agents.runtime.prompt import Prompt, PromptBuilder
 from agents.runtime.runs import Run
 from agents.runtime.spec import EngineSpec
 from agents.runtime.stops import StopCutter
 from schemas.errors import SetupError
-from schemas.inference import Constraint, Delta, Failed, FinishReason, Generate, Progress
+from schemas.inference import Constraint, Delta, Failed, FinishReason, Generate, Message, Progress
 from schemas.settings import Model
 
 WARM_PROMPTS = (4, 24)
@@ -67,7 +67,7 @@ class OpenVinoBackend:
             raise SetupError(text)
         self._pipeline = open_pipeline(self._spec, self._blocks)
         self._tokens = PipelineTokens(self._pipeline.get_tokenizer(), path)
-        self._builder = PromptBuilder(self._tokens, self._tokens.control)
+        self._builder = PromptBuilder(self._tokens, self._tokens.control, block=BLOCK_TOKENS if self._spec.model.align_prefix else 0)
         self._builder.require_template()
         self._mirror = PrefixMirror(self._blocks)
         self._probe = GrammarProbe(self._tokens.size, lambda folder: open_probe(folder, self._tokens.tokenizer))
@@ -89,8 +89,8 @@ class OpenVinoBackend:
 
     def progress(self) -> tuple[Progress, ...]:
         """How far each request is; those that wait for KV blocks have their whole prompt before them."""
-        waiting = (Progress(run.request.id, len(run.prompt), 0) for run in self._pending)
-        return (*(Progress(run.request.id, run.prefill_left, len(run.generated)) for run in self._running), *waiting)
+        waiting = (Progress(run.request.id, len(run.prompt), 0, len(run.prompt)) for run in self._pending)
+        return (*(Progress(run.request.id, run.prefill_left, len(run.generated), len(run.prompt), run.cached) for run in self._running), *waiting)
 
     def add(self, request: Generate) -> None:
         """Tokenise and hand over; waits for its turn when the KV cache is promised to others.
@@ -102,12 +102,12 @@ class OpenVinoBackend:
         if sum(len(message.text) for message in request.messages) > longest * CHARS_A_TOKEN:
             self._refuse_long("text", longest)
         prompt = self._builder.build(request.messages)
-        room = min(longest, self._blocks * BLOCK_TOKENS - BLOCK_TOKENS) - len(prompt)
+        room = min(longest, self._blocks * BLOCK_TOKENS - BLOCK_TOKENS) - len(prompt.ids)
         if room < 1:
-            self._refuse_long(f"{len(prompt)} tokens", len(prompt) + room)
+            self._refuse_long(f"{len(prompt.ids)} tokens", len(prompt.ids) + room)
         new_tokens = min(request.max_tokens, room)
         config = self._config(request, new_tokens)
-        self._pending.append(Run(request, prompt, self._blocks_for(len(prompt) + new_tokens), config, StopCutter(request.stop)))
+        self._pending.append(Run(request, prompt, self._blocks_for(len(prompt.ids) + new_tokens), config, StopCutter(request.stop)))
         self._hand_over()
 
     def end(self, request_id: int, reason: FinishReason) -> Ended:
@@ -259,7 +259,7 @@ class OpenVinoBackend:
         rest = run.cutter.flush()
         run.delivered += rest.tokens
         tail = Delta(run.request.id, rest.text, rest.tokens) if rest.text else None
-        return Ended(run.request.id, reason, len(run.prompt), run.cached, run.delivered, tail)
+        return Ended(run.request.id, reason, len(run.prompt), run.cached, run.delivered, tail, run.built.shared, run.built.padding)
 
     def _forget(self, run: Run) -> None:
         self._running.remove(run)
@@ -274,15 +274,27 @@ class OpenVinoBackend:
             self._warm([length])
         self._warm([WARM_PROMPTS[0]] * self._spec.model.max_batch)
         self._warm([WARM_PROMPTS[0]], Constraint(choice=("yes", "no")))
+        for text in self._spec.prefixes:
+            self._warm_prefix(text)
 
     def _warm(self, lengths: list[int], constraint: Constraint | None = None) -> None:
         for index, length in enumerate(lengths):
             request = Generate(index, (), WARM_TOKENS, self._clock(), constraint=constraint)
             prompt = [(length * 31 + index * 17 + position) % self._tokens.size for position in range(length)]
-            self._pending.append(Run(request, prompt, self._blocks_for(length + WARM_TOKENS), self._config(request, WARM_TOKENS), StopCutter(())))
+            self._pending.append(Run(request, Prompt(prompt), self._blocks_for(length + WARM_TOKENS), self._config(request, WARM_TOKENS), StopCutter(())))
         self._hand_over()
         while self.step_at is not None:
             self.step()
+
+    def _warm_prefix(self, text: str) -> None:
+        """Read what many prompts will begin with, so that the first of them need not; filled up differently when a session's facts follow it."""
+        for system in (text, f"{text}\n"):
+            try:
+                self.add(Generate(0, (Message("system", system, len(text)), Message("user", "Hello.")), 1, self._clock()))
+            except RequestRefused:
+                return  # longer than fits: the events that need it will be told
+            while self.step_at is not None:
+                self.step()
 
     def _blocks_for(self, tokens: int) -> int:
         return min(self._blocks, -(-tokens // BLOCK_TOKENS) + 1)

@@ -7,6 +7,7 @@ from typing import Any
 
 from agents.runtime.constraints import settled_label
 from agents.runtime.pieces import TextStream
+from agents.runtime.prompt import Prompt
 from agents.runtime.stops import StopCutter
 from schemas.inference import Generate
 
@@ -16,7 +17,7 @@ class Run:
     """A request in the pipeline, or waiting for KV blocks (then `handle` is None)."""
 
     request: Generate
-    prompt: list[int]
+    built: Prompt
     blocks: int
     config: Any
     cutter: StopCutter
@@ -29,6 +30,11 @@ class Run:
     said: str = ""
     spoke: bool = False
     stopped: bool = False
+
+    @property
+    def prompt(self) -> list[int]:
+        """Its token ids."""
+        return self.built.ids
 
     def rest_of_label(self, new: str) -> str | None:
         """What a choice still lacks once only one label begins with what was said: its other tokens are known and need not be made."""

@@ -39,6 +39,7 @@ class EngineSpec(msgspec.Struct, frozen=True):
         calibrate: measure that after warm-up, before serving.
         calibrate_rounds: how often each batch size is measured then; 2 delay a start by a few seconds and give medians, tails need more.
         cpu_name: the machine that the measurement is for.
+        prefixes: system texts that prompts will begin with, read before the engine serves.
     """
 
     model: Model
@@ -50,6 +51,7 @@ class EngineSpec(msgspec.Struct, frozen=True):
     calibrate: bool = False
     calibrate_rounds: int = 2
     cpu_name: str = ""
+    prefixes: tuple[str, ...] = ()
 
 
 def engine_specs(model: Model, files: ResolvedModel, places: Sequence[Place]) -> tuple[EngineSpec, ...]:

@@ -50,9 +50,27 @@ def test_control_strings_in_texts_stay_text(parts: list[str]) -> None:
     """Any mix of control strings reads the same in the prompt, while its only control tokens are the template's own."""
     text = "".join(parts)
     builder = PromptBuilder(_CharTokenizer(_chatml), CONTROL)
-    ids = builder.build((Message("system", text), Message("user", text)))
+    ids = builder.build((Message("system", text), Message("user", text))).ids
     assert _read(ids) == _chatml([{"role": "system", "content": text}, {"role": "user", "content": text}])
     assert [token for token in ids if token in CONTROL] == [1, 2, 1, 2, 1]
+
+
+@given(st.text(alphabet="ab <|>im_end", max_size=70), st.text(alphabet="xyz\n", max_size=40), st.text(alphabet="pq", max_size=9))
+def test_what_prompts_share_ends_on_a_block(instructions: str, state: str, said: str) -> None:
+    """Everything before the first text of one's own fills whole blocks, with line ends after the instructions and nothing else added."""
+    messages = (Message("system", instructions + state, len(instructions)), Message("user", said))
+    plain = PromptBuilder(_CharTokenizer(_chatml), CONTROL).build(messages)
+    built = PromptBuilder(_CharTokenizer(_chatml), CONTROL, block=32).build(messages)
+    end = built.shared
+    filled = "<|im_start|>system\n" + instructions
+    assert _read(plain.ids) == filled + state + "<|im_end|>\n<|im_start|>user\n" + said + "<|im_end|>\n<|im_start|>assistant\n"
+    assert _read(built.ids) == filled + "\n" * built.padding + _read(plain.ids)[len(filled) :]
+    if instructions:
+        assert end % 32 == 0
+        assert built.padding < 32
+        assert _read(built.ids[:end]).endswith("\n" * built.padding + ("" if state else "<|im_end|>\n<|im_start|>user\n"))
+    else:
+        assert (built.shared, built.padding) == (0, 0)
 
 
 def test_turn_end_is_found_in_the_template() -> None:
