@@ -43,6 +43,9 @@ class Rules(Section, frozen=True, forbid_unknown_fields=True):
     inline: Annotated[tuple[Rule, ...], Meta(description="rules written here; without any rule the rung is skipped")] = ()
     reload_s: Annotated[float, Meta(ge=0.1, le=3600, description="how often the files are looked at; a wrong new file leaves the old rules in force")] = 2.0
     max_rules: Annotated[int, Meta(ge=1, le=1_000_000, description="of all files together: more would make a match slower than the rungs below it")] = 20_000
+    text_chars: Annotated[
+        int, Meta(ge=1, le=10_000, description="longest message whose text is looked into, so that a match stays short; a longer one is for the model")
+    ] = 1000
 
 
 class Cache(Section, frozen=True, forbid_unknown_fields=True):
@@ -85,6 +88,10 @@ class ScenarioCache(Section, frozen=True, forbid_unknown_fields=True):
     """What a scenario changes of `[cache]`."""
 
     ttl_s: Annotated[Annotated[float, Meta(ge=0, le=31_536_000)] | None, Meta(description="instead of cache.ttl_s; 0: this scenario is not cached")] = None
+    standalone: Annotated[
+        bool,
+        Meta(description="true: an answer depends on the question and on `context` alone, so earlier turns and other state do not keep questions apart (FAQ)"),
+    ] = False
 
 
 class ScenarioSemanticCache(Section, frozen=True, forbid_unknown_fields=True):

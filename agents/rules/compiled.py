@@ -1,0 +1,166 @@
+"""One rule made ready to match, or all that is wrong with it; finding it among thousands is `index`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import msgspec
+
+from agents.rules.keywords import MAX_KEYWORD_CHARS, Keyword, parse_keyword
+from agents.rules.patterns import Pattern, PatternProblem, compile_pattern, has_fixed_piece
+from agents.rules.predicates import OneOf, Predicate, holds, parse_state, widen_locale
+from agents.templates import Template, TemplateProblem, parse_template, render
+from schemas.rules import Rule, RuleMatch
+
+FALLBACK_LOCALE = "en"
+
+_OWN_NAMES = ("text", "locale", "state")
+"""What every answer may be filled with; a pattern's groups come on top and may not take these names."""
+
+Key: TypeAlias = tuple[str | int, ...]
+
+
+class RuleProblem(msgspec.Struct, frozen=True):
+    """One thing that is wrong with a rule: at which key of it, and what would be right."""
+
+    key: Key
+    wrong: str
+    right: str
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a rule may look at; `found` holds the keywords that stand in the text, and is None when the text is too long to look into."""
+
+    text: str
+    raw: bytes
+    found: Set[Keyword] | None
+    scenario: str
+    locales: tuple[str, ...]
+    state: Mapping[str, Any]
+    locale: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledRule:
+    """A rule that was found right."""
+
+    rule: Rule
+    any: frozenset[Keyword]
+    all: frozenset[Keyword]
+    none: frozenset[Keyword]
+    pattern: Pattern | None
+    has_fixed_piece: bool
+    """Whether a filter can tell when the pattern need not be tried."""
+    scenarios: frozenset[str]
+    locales: frozenset[str]
+    predicates: tuple[Predicate, ...]
+    answers: dict[str, Template]
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether any condition is on the text."""
+        return bool(self.any or self.all or self.none or self.pattern)
+
+    def failing(self, view: View) -> str | None:
+        """The first condition that does not hold; the pattern, which costs most, is left to `say`."""
+        if self.scenarios and view.scenario not in self.scenarios:
+            return "scenarios"
+        if self.locales and self.locales.isdisjoint(view.locales):
+            return "locales"
+        if self.reads_text:
+            found = view.found
+            if found is None:
+                return "the text's length"
+            if not self.all <= found:
+                return "all"
+            if self.any and self.any.isdisjoint(found):
+                return "any"
+            if not self.none.isdisjoint(found):
+                return "none"
+        return next((f"state.{'.'.join(predicate.path)}" for predicate in self.predicates if not holds(predicate, view.state)), None)
+
+    def say(self, view: View) -> str | None:
+        """What it says where nothing is `failing`; None when the pattern does not match, or a value that the answer speaks of is missing."""
+        groups = self.pattern.search(view.raw) if self.pattern else {}
+        template = next((self.answers[locale] for locale in (*view.locales, FALLBACK_LOCALE) if locale in self.answers), None)
+        if groups is None or template is None:
+            return None
+        return template.fixed or render(template, {**groups, "text": view.text, "locale": view.locale, "state": view.state})
+
+
+def compile_rule(rule: Rule) -> CompiledRule | list[RuleProblem]:
+    """Check everything that a rule's types leave open."""
+    problems: list[RuleProblem] = []
+    match = rule.match
+    keywords = {name: _parse_keywords(name, getattr(match, name), problems) for name in ("any", "all", "none")}
+    pattern = None if match.pattern is None else compile_pattern(match.pattern)
+    if isinstance(pattern, PatternProblem):
+        problems.append(RuleProblem(("match", "pattern"), pattern.wrong, pattern.right))
+        pattern = None
+    problems += [
+        RuleProblem(("match", "pattern"), f"a group is called {name!r}", "choose another name: that one is taken")
+        for name in (pattern.groups if pattern else ())
+        if name in _OWN_NAMES
+    ]
+    predicates, wrong = parse_state(match.state)
+    problems += [RuleProblem(("match", "state", *problem.keys), problem.wrong, problem.right) for problem in wrong]
+    locales = frozenset(widen_locale(locale)[0] for locale in match.locales)
+    if match == RuleMatch() and rule.when == "always":
+        problems.append(RuleProblem(("match",), "looks for nothing, so no other rung would ever answer", 'add a condition, or set when = "degraded"'))
+    answers = _parse_answers(rule, (*_OWN_NAMES, *(pattern.groups if pattern else ())), broken=bool(match.pattern and not pattern), problems=problems)
+    _check_locales(answers, locales, problems)
+    if problems:
+        return problems
+    return CompiledRule(
+        rule=rule,
+        any=keywords["any"],
+        all=keywords["all"],
+        none=keywords["none"],
+        pattern=pattern,
+        has_fixed_piece=pattern is not None and has_fixed_piece(pattern),
+        scenarios=frozenset(match.scenarios),
+        locales=locales,
+        predicates=tuple(sorted(predicates, key=lambda predicate: not isinstance(predicate, OneOf))),
+        answers=answers,
+    )
+
+
+def _parse_keywords(name: str, written: tuple[str, ...], problems: list[RuleProblem]) -> frozenset[Keyword]:
+    found: set[Keyword] = set()
+    for index, text in enumerate(written):
+        keyword = parse_keyword(text)
+        if keyword is None:
+            problems.append(RuleProblem(("match", name, index), "is empty", "write a word to look for"))
+        elif len(keyword.text) > MAX_KEYWORD_CHARS:
+            problems.append(RuleProblem(("match", name, index), f"has {len(keyword.text)} characters", f"use at most {MAX_KEYWORD_CHARS}"))
+        else:
+            found.add(keyword)
+    return frozenset(found)
+
+
+def _parse_answers(rule: Rule, names: tuple[str, ...], *, broken: bool, problems: list[RuleProblem]) -> dict[str, Template]:
+    """The answers by folded locale; with a `broken` pattern nobody knows which groups there would be, so their names are not held against it."""
+    answers: dict[str, Template] = {}
+    for locale, text in rule.answer.items():
+        parsed = parse_template(text, names)
+        if isinstance(parsed, TemplateProblem):
+            if not broken:
+                problems.append(RuleProblem(("answer", locale), parsed.wrong, parsed.right))
+            parsed = Template(())
+        elif not text.strip():
+            problems.append(RuleProblem(("answer", locale), "is empty", "write what is to be said"))
+        answers[widen_locale(locale)[0]] = parsed
+    return answers
+
+
+def _check_locales(answers: dict[str, Template], locales: frozenset[str], problems: list[RuleProblem]) -> None:
+    """Whoever the rule is for, there is something to say."""
+    if FALLBACK_LOCALE in answers:
+        return
+    without = next((locale for locale in sorted(locales) if not any(wider in answers for wider in widen_locale(locale))), None)
+    if not locales or without is not None:
+        missing = without or FALLBACK_LOCALE
+        problems.append(RuleProblem(("answer",), f"has no text for `{missing}`", "add one, or `en`, which serves every locale without its own"))

@@ -1,0 +1,162 @@
+"""The rule that answers, among thousands, in microseconds: each is filed under its rarest condition; what one rule asks is `compiled`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from agents.rules.compiled import CompiledRule, View
+from agents.rules.keywords import Keyword, KeywordFinder
+from agents.rules.normalize import fold, fold_width
+from agents.rules.patterns import PatternFilter
+from agents.rules.predicates import OneOf, as_scalar, widen_locale
+from agents.templates import value_of
+
+When: TypeAlias = Literal["always", "degraded"]
+
+WORK_LIMIT = 1_000_000
+"""Bytes of text times instructions of the patterns searched in one match. A match ends there, the rules below unasked: 25 ms if every pattern is at its
+worst at once (25 ns a step, measured), 1 ms for ordinary ones. A text of 500 characters has room for 40 patterns of 50 instructions."""
+
+LOOP_WORK = 200_000
+"""The part of it that may be done on the event loop: 5 ms at its worst. What needs more is matched in a thread; RE2 lets other threads run meanwhile."""
+
+_PATTERN_COST = 8
+"""How many rules a fixed piece of a pattern is taken to bring up: fewer than a common word, more than a rare one."""
+
+_NO_ANCHOR = 10**9
+
+MAX_LOOSE_PATTERNS = 50
+"""Rules that nothing but a pattern without a fixed piece (`[0-9]{11}`) holds back: each is searched for in every message, at about 3 µs."""
+
+
+class Matched(msgspec.Struct, frozen=True):
+    """The rule that answers, and what it says."""
+
+    rule: str
+    text: str
+
+
+class TooMuchWork(msgspec.Struct, frozen=True):
+    """The patterns to search for need more than the match was given."""
+
+
+class RuleSet:
+    """Rules in force, best first; immutable, so that one set is swapped for another between two events."""
+
+    def __init__(self, rules: Iterable[CompiledRule] = (), *, text_chars: int = 1000) -> None:
+        ordered = sorted(rules, key=lambda one: -one.rule.priority)
+        self.text_chars = text_chars
+        self.count = len(ordered)
+        self._by_when = {when: _Index([one for one in ordered if one.rule.when == when], text_chars) for when in ("always", "degraded")}
+
+    def match(
+        self, text: str, *, scenario: str = "default", locale: str = "en", state: Mapping[str, Any] | None = None, when: When = "always"
+    ) -> Matched | None:
+        """The highest rule that matches, of those that answer `when`; among equals the one written first."""
+        found = self.match_within(WORK_LIMIT, text, scenario=scenario, locale=locale, state=state or {}, when=when)
+        return None if isinstance(found, TooMuchWork) else found
+
+    def match_within(self, work: int, text: str, *, scenario: str, locale: str, state: Mapping[str, Any], when: When) -> Matched | TooMuchWork | None:
+        """The same with a bound of its own (see LOOP_WORK)."""
+        index = self._by_when[when]
+        return None if index.empty else index.first(index.view(text, scenario, locale, state), work)
+
+    def view(self, text: str, *, scenario: str, locale: str, state: Mapping[str, Any], when: When) -> View:
+        """What the rules of `when` see of a message; to tell why one did not answer."""
+        return self._by_when[when].view(text, scenario, locale, state)
+
+
+class _Index:
+    """The rules of one `when`, by rank."""
+
+    def __init__(self, rules: Sequence[CompiledRule], text_chars: int) -> None:
+        self._rules = rules
+        self._text_chars = text_chars
+        self.empty = not rules
+        keywords = sorted({keyword for rule in rules for keyword in (*rule.any, *rule.all, *rule.none)}, key=lambda one: one.text)
+        self._keywords = keywords
+        self._finder = KeywordFinder(keywords)
+        self._by_keyword: dict[Keyword, list[int]] = {}
+        self._by_state: dict[str, dict[tuple[str, ...], dict[Any, list[int]]]] = {}
+        """By the first key of the path, so that a state is asked only for what it has."""
+        self._by_scenario: dict[str, list[int]] = {}
+        self._always_asked: list[int] = []
+        self._patterned: list[int] = []
+        counts: Counter[Hashable] = Counter(anchor for rule in rules for anchors in _anchor_choices(rule) for anchor in anchors)
+        for rank, rule in enumerate(rules):
+            self._file(rank, rule, counts)
+        self._filter = PatternFilter([pattern for rank in self._patterned if (pattern := rules[rank].pattern) is not None])
+
+    def _file(self, rank: int, rule: CompiledRule, counts: Counter[Hashable]) -> None:
+        """Put a rule where the fewest texts bring it up for nothing."""
+        choices = [(max(counts[anchor] for anchor in anchors), anchors) for anchors in _anchor_choices(rule)]
+        cost, anchors = min(choices, key=lambda choice: choice[0], default=(_NO_ANCHOR, ()))
+        if rule.has_fixed_piece and cost > _PATTERN_COST:
+            self._patterned.append(rank)
+            return
+        if not anchors:
+            self._always_asked.append(rank)
+        for anchor in anchors:
+            match anchor:
+                case Keyword():
+                    self._by_keyword.setdefault(anchor, []).append(rank)
+                case (tuple() as path, value):
+                    self._by_state.setdefault(path[0], {}).setdefault(path, {}).setdefault(value, []).append(rank)
+                case _:
+                    self._by_scenario.setdefault(str(anchor), []).append(rank)
+
+    def view(self, text: str, scenario: str, locale: str, state: Mapping[str, Any]) -> View:
+        if len(text) > self._text_chars:
+            return View(text, b"", None, scenario, widen_locale(locale), state, locale)
+        found = {self._keywords[number] for number in self._finder.find(fold(text))}
+        return View(text, fold_width(text).encode("utf-8", "replace"), found, scenario, widen_locale(locale), state, locale)
+
+    def first(self, view: View, work: int) -> Matched | TooMuchWork | None:
+        for rank in sorted(self._candidates(view)):
+            rule = self._rules[rank]
+            if rule.failing(view) is not None:
+                continue
+            if rule.pattern is not None:
+                work -= rule.pattern.program * len(view.raw)
+                if work < 0:
+                    return TooMuchWork()
+            said = rule.say(view)
+            if said is not None:
+                return Matched(rule.rule.name, said)
+        return None
+
+    def _candidates(self, view: View) -> set[int]:
+        ranks = set(self._always_asked)
+        ranks.update(self._by_scenario.get(view.scenario, ()))
+        for first in self._by_state.keys() & view.state.keys():
+            for path, by_value in self._by_state[first].items():
+                scalar = as_scalar(value_of(view.state, path))
+                if scalar is not None:
+                    ranks.update(by_value.get(scalar, ()))
+        if view.found is None:
+            return ranks
+        for keyword in view.found:
+            ranks.update(self._by_keyword.get(keyword, ()))
+        if self._patterned:
+            ranks.update(self._patterned[place] for place in self._filter.possible(view.raw))
+        return ranks
+
+
+def _anchor_choices(rule: CompiledRule) -> list[tuple[Hashable, ...]]:
+    """Every way to file a rule: one of each choice must be there for the rule to match."""
+    choices: list[tuple[Hashable, ...]] = [(keyword,) for keyword in rule.all]
+    if rule.any:
+        choices.append(tuple(rule.any))
+    choices += [tuple((predicate.path, value) for value in predicate.values) for predicate in rule.predicates if isinstance(predicate, OneOf)]
+    if rule.scenarios:
+        choices.append(tuple(rule.scenarios))
+    return choices
+
+
+def is_loose(rule: CompiledRule) -> bool:
+    """Whether only a search for its pattern tells that a rule does not match."""
+    return rule.pattern is not None and not rule.has_fixed_piece and not _anchor_choices(rule)

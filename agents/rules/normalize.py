@@ -1,0 +1,46 @@
+"""One form for texts that mean the same to a reader: width, case, blanks and invisible characters; looking for words in it is `keywords`."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+
+_INVISIBLE = re.compile("[\u00ad\u200b-\u200d\u2060\ufeff]")
+"""Soft hyphen, zero-width blanks and joiners: they break a word for a program and not for a reader."""
+
+_UNSPACED = (
+    (0x0E00, 0x0EFF),  # Thai, Lao
+    (0x0F00, 0x109F),  # Tibetan, Myanmar
+    (0x1100, 0x11FF),  # Hangul letters: Korean puts particles right behind a word
+    (0x1780, 0x17FF),  # Khmer
+    (0x2E80, 0x9FFF),  # Han, kana, bopomofo and their marks
+    (0xA960, 0xA97F),  # Hangul letters
+    (0xAC00, 0xD7FF),  # Hangul syllables
+    (0xF900, 0xFAFF),  # Han
+    (0x1B000, 0x1B16F),  # kana
+    (0x20000, 0x3FFFF),  # Han
+)
+"""Scripts without blanks between words (or with endings that are none of a word's own): there a keyword matches wherever it stands."""
+
+
+def fold_width(text: str) -> str:
+    """One form (NFKC) of every character, invisible ones left out; case and blanks as they are. What patterns search."""
+    return text if text.isascii() else _INVISIBLE.sub("", unicodedata.normalize("NFKC", text))
+
+
+def fold(text: str) -> str:
+    """The same without case, and with one blank wherever there are some. What keywords are looked for in; folding twice changes nothing."""
+    if text.isascii():
+        return " ".join(text.lower().split())
+    folded = unicodedata.normalize("NFKC", fold_width(text).casefold())
+    return " ".join(_INVISIBLE.sub("", folded).casefold().split())
+
+
+@lru_cache(maxsize=65_536)
+def needs_blank(char: str) -> bool:
+    """Whether a word made of such characters ends where the next one is of another kind: letters, digits and marks of scripts with blanks between words."""
+    if not (char.isalnum() or char == "_" or unicodedata.category(char)[0] == "M"):
+        return False
+    code = ord(char)
+    return not any(first <= code <= last for first, last in _UNSPACED)
