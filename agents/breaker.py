@@ -81,6 +81,7 @@ class Breaker:
         self._recent: deque[tuple[float, bool]] = deque(maxlen=settings.window)
         """When an admitted answer ended, and whether it came to nothing."""
         self._failed_at = float("-inf")
+        self._generation = 0
 
     @property
     def state(self) -> BreakerState:
@@ -131,15 +132,20 @@ class Breaker:
             case _:
                 assert_never(state)
 
-    def lost(self) -> None:
-        """The model has no engine: open until `back`."""
-        if not (isinstance(self._state, Open) and self._state.until == float("inf")):
-            self._become(Open(float("inf"), self._pause_s()))
+    def see_engine(self, generation: int | None) -> None:
+        """Which engine serves the model now, by the number of its restarts; None: there is none, and it is open until there is.
 
-    def back(self) -> None:
-        """A new engine is ready: what the old one did says nothing about it, so it is tried at once."""
-        if isinstance(self._state, Open):
-            self._become(HalfOpen(self._state.pause_s))
+        What the old engine did says nothing about a new one, so that one is tried at once.
+        """
+        state = self._state
+        if generation is None:
+            if not (isinstance(state, Open) and state.until == float("inf")):
+                self._become(Open(float("inf"), self._pause_s()))
+            return
+        is_new = generation != self._generation
+        self._generation = generation
+        if isinstance(state, Open) and (is_new or state.until == float("inf")):
+            self._become(HalfOpen(state.pause_s))
 
     def _count(self, state: Closed, leave: Pass, verdict: Verdict, now: float) -> None:
         if verdict == "mute":

@@ -131,11 +131,11 @@ class ModelRungs:
     """The model rungs of every ladder; a model's breaker is one, whichever ladders use it."""
 
     def __init__(self, settings: Settings, engines: Sequence[Engine], on_breaker: Callable[[str, BreakerState], None] | None = None) -> None:
-        """`on_breaker` is told of a model, by its files' name, and its breaker's state: at once of each, then of every change."""
+        """`on_breaker` is told of a `[[models]]` entry, by its name, and its breaker's state: at once of each, then of every change."""
         self._engines = {engine.model.name: engine for engine in engines}
         self._breakers: dict[str, Breaker] = {}
-        for name, engine in self._engines.items():
-            tell = partial(on_breaker, engine.status()[0].model) if on_breaker is not None else _ignore
+        for name in self._engines:
+            tell = partial(on_breaker, name) if on_breaker is not None else _ignore
             self._breakers[name] = Breaker(settings.breaker, tell)
             tell("closed")
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, assert_never
 
 import msgspec
 
+from agents.breaker import Breaker, Shut, Verdict
 from agents.cut import cut_cleanly
 from agents.ladder import Budget, Declined, Given, ModelTimes, Question
 from agents.runtime.ask import Ask, EngineFailed, Finished, GivenUp
 from agents.runtime.dispatch import Wanted
 from agents.runtime.scheduler import Refused
-from schemas.inference import Constraint, Generate
+from schemas.inference import Generate
 from schemas.responses import AnswerFinish, ModelRef, Outcome, Usage
+from schemas.settings_ladder import Breaker as BreakerSettings
+from schemas.settings_ladder import Scenario
 
 if TYPE_CHECKING:
     from agents.runtime.supervisor import Engine
@@ -31,6 +35,14 @@ FIRST_STRUCTURED_TOKENS = 16.0
 LEARN_SHARE = 0.1
 """How much one answer moves that mean."""
 
+LOOK_S = 0.05
+"""How often a request that another model could still answer is looked at: a silent engine keeps it so much longer at worst."""
+
+SILENT = "the engine gives no sign of life"
+
+UNNAMED = Scenario()
+"""What a scenario is to us that the settings do not name."""
+
 
 class ModelRung:
     """One `[[models]]` entry as a rung."""
@@ -38,55 +50,112 @@ class ModelRung:
     floor_s = 0.0
     """The scheduler knows better what fits."""
 
-    def __init__(self, engine: Engine, *, outcome: Literal["model", "fallback_model"]) -> None:
+    def __init__(
+        self, engine: Engine, *, outcome: Literal["model", "fallback_model"], breaker: Breaker | None = None, relief: Sequence[ModelRung] = ()
+    ) -> None:
+        """`relief`: the model rungs below this one in its ladder, which a silent engine must not rob of their time."""
         self.name = engine.model.name
         self._engine = engine
         self._outcome: Outcome = outcome
+        self._breaker = breaker or Breaker(BreakerSettings())
+        self._relief = tuple(relief)
         self._structured_tokens = FIRST_STRUCTURED_TOKENS
 
     async def answer(self, question: Question, budget: Budget) -> Given | Declined:
         """Ask for as many tokens as are allowed, and come back by `budget.stop` at the latest."""
-        if not self._engine.ready:
+        now = time.monotonic()
+        ready = self._engine.ready
+        self._breaker.see_engine(self._engine.restarts if ready else None)
+        if not ready:
             return Declined("skipped", "no engine is ready", "engine_unavailable")
-        model = self._engine.model
-        request = Generate(
+        leave = self._breaker.enter(now)
+        if isinstance(leave, Shut):
+            why = f"breaker open for {leave.wait_s * 1000:.0f} ms more" if leave.wait_s else "breaker half-open, another event is trying"
+            return Declined("skipped", why, "engine_unavailable")
+        verdict: Verdict = "mute"
+        try:
+            result, verdict = await self._attempt(question, budget)
+        finally:
+            self._breaker.leave(leave, verdict, time.monotonic())
+        return result
+
+    def could_answer(self, question: Question, seconds: float) -> bool:
+        """Whether, asked now, it would likely have an answer within `seconds`; nobody is asked and nothing changes."""
+        if not self._engine.ready or self._engine.silent or self._breaker.wait_s(time.monotonic()) is not None:
+            return False
+        return self._engine.forecast_s(question.messages, self._need(question)) <= seconds
+
+    async def _attempt(self, question: Question, budget: Budget) -> tuple[Given | Declined, Verdict]:
+        """The one attempt, and what it says about the model."""
+        if self._engine.silent and self._has_relief(question, budget):
+            return Declined("skipped", SILENT, "engine_unavailable"), "failed"
+        request = self._request(question, budget)
+        asked = time.monotonic()
+        ask = self._engine.offer(request, self._wanted(question), affinity=question.affinity)
+        if isinstance(ask, Refused):
+            return Declined("skipped", ask.why, ask.reason), "mute"
+        await self._await_end(ask, question, budget)
+        spent = time.monotonic() - asked
+        outcome = ask.outcome
+        if outcome is None:
+            ask.cancel()
+            return self._given_up(ask, question, budget, asked, request.due)
+        match outcome:
+            case EngineFailed():
+                declined = Declined("failed", outcome.detail, outcome.reason, ModelTimes(queue=spent), wasted=outcome.tokens)
+                return declined, "failed" if outcome.reason == "engine_unavailable" else "mute"
+            case GivenUp():
+                return Declined("cut", outcome.why, outcome.reason, ModelTimes(queue=spent)), "mute"
+            case Finished():
+                result = self._finished(outcome, question, spent)
+                return result, _verdict(result, question, was_late=outcome.finish_reason == "deadline")
+            case _:
+                assert_never(outcome)
+
+    async def _await_end(self, ask: Ask, question: Question, budget: Budget) -> None:
+        """Until the request has ended, its time is up, or its engine is silent and another model would still make it."""
+        ending = asyncio.ensure_future(ask.done())
+        look_s = LOOK_S if self._relief else None
+        try:
+            while True:
+                done, _ = await asyncio.wait((ending, budget.stop), timeout=look_s, return_when=asyncio.FIRST_COMPLETED)
+                if done or self._should_leave(ask, question, budget):
+                    return
+        finally:
+            ending.cancel()
+
+    def _should_leave(self, ask: Ask, question: Question, budget: Budget) -> bool:
+        """A usable part of an answer is worth more than another model's, so who has one waits for the rest."""
+        has_partial = question.constraint is None and ask.tokens >= self._engine.model.min_tokens
+        return ask.silent and not has_partial and self._has_relief(question, budget)
+
+    def _has_relief(self, question: Question, budget: Budget) -> bool:
+        left = budget.stop_at - time.monotonic()
+        return any(rung.could_answer(question, left) for rung in self._relief)
+
+    def _request(self, question: Question, budget: Budget) -> Generate:
+        most = self._engine.model.max_tokens
+        return Generate(
             id=0,
             messages=question.messages,
-            max_tokens=min(question.max_tokens or model.max_tokens, model.max_tokens),
+            max_tokens=min(question.max_tokens or most, most),
             due=budget.stop_at - PIPE_S,
             temperature=question.temperature,
             stop=question.stop,
             constraint=question.constraint,
         )
-        asked = time.monotonic()
-        ask = self._engine.offer(request, Wanted(self._need(question.constraint), question.tenant), affinity=question.affinity)
-        if isinstance(ask, Refused):
-            return Declined("skipped", ask.why, ask.reason)
-        ending = asyncio.ensure_future(ask.done())
-        try:
-            await asyncio.wait((ending, budget.stop), return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            ending.cancel()
-        spent = time.monotonic() - asked
-        outcome = ask.outcome
-        if outcome is None:
-            ask.cancel()
-            return self._cut(ask, question, budget, asked)
-        match outcome:
-            case EngineFailed():
-                return Declined("failed", outcome.detail, outcome.reason, ModelTimes(queue=spent), wasted=outcome.tokens)
-            case GivenUp():
-                return Declined("cut", outcome.why, outcome.reason, ModelTimes(queue=spent))
-            case Finished():
-                return self._finished(outcome, question, spent)
-            case _:
-                assert_never(outcome)
+
+    def _wanted(self, question: Question) -> Wanted:
+        scenario = question.scenario
+        lane = question.event.scenario if scenario != UNNAMED else ""  # names that settings do not know are people's, and there is no end of them
+        return Wanted(self._need(question), question.tenant, lane, scenario.priority, scenario.weight)
 
     def ended(self, question: Question, given: Given | None) -> None:
         """Nothing is kept of a question."""
 
-    def _need(self, constraint: Constraint | None) -> int:
+    def _need(self, question: Question) -> int:
         """Tokens without which the answer is of no use."""
+        constraint = question.constraint
         if constraint is None:
             return self._engine.model.min_tokens
         if constraint.choice is not None:
@@ -128,13 +197,17 @@ class ModelRung:
                 return Declined("failed", "the answer was not JSON", "engine_error", times, wasted=done.completion_tokens)
         return Given(self._outcome, text, data=data, finish_reason=finish, model=self._ref(), usage=usage, times=times)
 
-    def _cut(self, ask: Ask, question: Question, budget: Budget, asked: float) -> Given | Declined:
+    def _given_up(self, ask: Ask, question: Question, budget: Budget, asked: float, due: float) -> tuple[Given | Declined, Verdict]:
+        """Nobody waits for the request any more: what there is of it, and what that says about the model."""
         now = time.monotonic()
         first = min(ask.first_at or now, now)
         times = ModelTimes(prefill=first - asked, generate=now - first)
+        if not budget.stop.done():
+            return Declined("failed", SILENT, "engine_unavailable", times, wasted=ask.tokens), "failed"
         if budget.stop.result() != "deadline":
-            return Declined("cut", str(budget.stop.result()), "cancelled", times, wasted=ask.tokens)
-        return self._partial(ask.text, ask.tokens, Usage(0, 0, ask.tokens), question, times)
+            return Declined("cut", str(budget.stop.result()), "cancelled", times, wasted=ask.tokens), "mute"
+        result = self._partial(ask.text, ask.tokens, Usage(ask.prompt_tokens, ask.cached_tokens, ask.tokens), question, times)
+        return result, _verdict(result, question, was_late=budget.stop_at >= due)
 
     def _partial(self, text: str, tokens: int, usage: Usage, question: Question, times: ModelTimes) -> Given | Declined:
         if question.constraint is not None:
@@ -154,6 +227,18 @@ class ModelRung:
     def _ref(self) -> ModelRef:
         status = self._engine.status()[0]
         return ModelRef(status.model, status.version)
+
+
+def _verdict(result: Given | Declined, question: Question, *, was_late: bool) -> Verdict:
+    """What an attempt that the engine saw through, or was not done with in time, says about the model.
+
+    An answer in a given form may be longer than anybody foresaw, and a due may have been pulled forward by a later event: that time ran out then
+    is not the model's fault. A label is as short as a few tokens.
+    """
+    if isinstance(result, Given):
+        return "served"
+    is_promised = question.constraint is None or question.constraint.choice is not None
+    return "late" if was_late and is_promised else "mute"
 
 
 def _scaled(queue_ms: float, prefill_ms: float, generate_ms: float, spent: float) -> ModelTimes:

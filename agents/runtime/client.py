@@ -31,6 +31,9 @@ WORST_STEPS = 3
 LONGEST_HANG_S = 1.7
 """However slow the model, a hang is found within two seconds."""
 
+UNREAD_S = 0.02
+"""Silence shorter than this is never taken for a sign, so the pipe need not be looked into."""
+
 READS_A_TURN = 4
 """Reads of one engine before the loop serves others: a flood of frames cannot starve the timers."""
 
@@ -75,6 +78,12 @@ class EngineClient:
     def open_requests(self) -> int:
         """Requests that have not ended, waiting ones included."""
         return len(self._asks)
+
+    def silent_s(self) -> float:
+        """Seconds without a sign of life. What is in the pipe is read first: it may be the worker that was away."""
+        if self._loop.time() - self._heard > UNREAD_S:
+            self._on_readable()
+        return self._loop.time() - self._heard
 
     async def start(self) -> Ready | str:
         """Spawn, send the spec and wait for Ready; a text says why the engine will not come. Bounded by the model's start_ms."""

@@ -18,7 +18,7 @@ from agents.runtime.scheduler import Refused
 from agents.runtime.spec import EngineSpec
 from schemas.cost import CostProfile
 from schemas.errors import SetupError
-from schemas.inference import Generate, Ready, Step
+from schemas.inference import Generate, Message, Ready, Step
 
 State = Literal["starting", "ready", "restarting", "stopped"]
 
@@ -132,6 +132,21 @@ class Engine:
         return self.state == "ready"
 
     @property
+    def silent(self) -> bool:
+        """Whether every ready replica has given no sign of life for longer than a healthy one ever does; false without a ready one."""
+        ready = [replica for replica in self._replicas if replica.state == "ready"]
+        return bool(ready) and all(replica.dispatch.silent() for replica in ready)
+
+    @property
+    def restarts(self) -> int:
+        """Processes replaced so far, of all replicas."""
+        return sum(replica.restarts for replica in self._replicas)
+
+    def forecast_s(self, messages: Sequence[Message], need: int) -> float:
+        """Seconds within which some replica would likely have `need` tokens for a prompt; infinite when none could. No promise."""
+        return min((replica.dispatch.forecast_s(messages, need) for replica in self._replicas if replica.state == "ready"), default=float("inf"))
+
+    @property
     def open_requests(self) -> int:
         """Sent to an engine of any replica and not ended."""
         return sum(replica.open_requests for replica in self._replicas)
@@ -171,13 +186,13 @@ class Engine:
     def offer(self, request: Generate, wanted: Wanted, *, affinity: int = 0) -> Ask | Refused:
         """Let the scheduler of a ready replica decide: first the one that `affinity` names, whose cache may know the session, then the others.
 
-        Standby replicas come last in the list: they serve while one before them does not.
+        Standby replicas come last in the list: they serve while one before them does not. One that gives no sign of life is asked after the others.
         """
         request = msgspec.structs.replace(request, id=next(self._ids))
         ready = [replica for replica in self._replicas if replica.state == "ready"][: self.model.replicas]
         refused: list[Refused] = []
         start = affinity % len(ready) if ready else 0
-        for replica in (*ready[start:], *ready[:start]):
+        for replica in sorted((*ready[start:], *ready[:start]), key=lambda replica: replica.dispatch.silent()):
             decision = replica.dispatch.offer(request, wanted)
             if not isinstance(decision, Refused):
                 return decision
@@ -208,6 +223,10 @@ class _Replica:
         """A process that has just died is not ready, even before the task that replaces it has run."""
         dead = self._state == "ready" and (self._client is None or self._client.ready is None)
         return "restarting" if dead else self._state
+
+    @property
+    def restarts(self) -> int:
+        return self._restarts
 
     @property
     def open_requests(self) -> int:

@@ -133,8 +133,8 @@ def test_a_probe_of_the_engine_before_does_not_speak_for_the_new_one() -> None:
     breaker = opened()
     old = breaker.enter(1.0)
     assert isinstance(old, Pass)
-    breaker.lost()
-    breaker.back()
+    breaker.see_engine(None)
+    breaker.see_engine(1)
     new = breaker.enter(2.0)
     assert isinstance(new, Pass)
     breaker.leave(old, "failed", 2.1)
@@ -160,20 +160,23 @@ def test_late_news_from_before_it_opened_is_not_the_probe() -> None:
 def test_a_lost_engine_opens_it_and_a_new_one_is_tried_at_once() -> None:
     """No count and no pause: that there is no engine is known, and that there is a new one as well."""
     breaker = Breaker(SETTINGS)
-    breaker.lost()
+    breaker.see_engine(None)
     assert breaker.enter(1e9) == Shut(float("inf"))
-    breaker.back()
+    breaker.see_engine(1)
     attempt(breaker, "served", 1e9)
     assert state(breaker) == "closed"
     breaker = opened()
-    breaker.back()
+    breaker.see_engine(0)
+    assert breaker.wait_s(0.0) == 1.0
+    breaker.see_engine(1)
     assert breaker.wait_s(0.0) is None
 
 
 def test_a_new_engine_is_no_news_to_a_closed_one() -> None:
     """The first start of an engine is not a recovery."""
     breaker = Breaker(SETTINGS)
-    breaker.back()
+    breaker.see_engine(0)
+    breaker.see_engine(1)
     assert all(isinstance(breaker.enter(0.0), Pass) for _ in range(2))
 
 
@@ -182,15 +185,16 @@ def test_whatever_happens_one_probe_at_most_and_states_follow_each_other(happeni
     """While it is not closed at most one attempt is under way, its pause stays in bounds, and each change is told once."""
     told: list[BreakerState] = ["closed"]
     breaker = Breaker(SETTINGS, told.append)
-    now = 0.0
+    now, generation = 0.0, 0
     kept: list[Pass] = []
     for what, gap in happenings:
         now += gap
         if what == "lost":
-            breaker.lost()
+            breaker.see_engine(None)
             kept.clear()
         elif what == "back":
-            breaker.back()
+            generation += told[-1] == "open"
+            breaker.see_engine(generation)
         else:
             leave = breaker.enter(now)
             if isinstance(leave, Shut):
