@@ -139,19 +139,14 @@ class ModelRungs:
             self._breakers[name] = Breaker(settings.breaker, tell)
             tell("closed")
 
-    def of(self, names: Sequence[str]) -> tuple[ModelRung, ...]:
-        """Those of `names` that are models, in their order; the first is the main one, later ones answer as `fallback_model`."""
+    def of(self, names: Sequence[str]) -> dict[str, ModelRung]:
+        """For one ladder, those of `names` that are models, in their order: the first is the main one, later ones answer as `fallback_model`."""
+        below: tuple[ModelRung, ...] = ()
         used = [name for name in names if name in self._engines]
-        rungs: list[ModelRung] = []
-        for index, name in reversed(list(enumerate(used))):
-            outcome: Literal["model", "fallback_model"] = "fallback_model" if index else "model"
-            rungs.insert(0, ModelRung(self._engines[name], outcome=outcome, breaker=self._breakers[name], relief=tuple(rungs)))
-        return tuple(rungs)
-
-
-def build_rungs(settings: Settings, engines: Sequence[Engine]) -> tuple[ModelRung, ...]:
-    """The model rungs of the ladder that events without a scenario of their own go down."""
-    return ModelRungs(settings, engines).of(settings.ladder.rungs)
+        for name in reversed(used):
+            outcome: Literal["model", "fallback_model"] = "model" if name == used[0] else "fallback_model"
+            below = (ModelRung(self._engines[name], outcome=outcome, breaker=self._breakers[name], relief=below), *below)
+        return {rung.name: rung for rung in below}
 
 
 def _ignore(_: BreakerState) -> None:

@@ -58,7 +58,8 @@ class Pair:
         self.main, self.fallback = main, fallback
         self.told: list[tuple[str, str]] = []
         self.settings = Settings(models=ENTRIES, breaker=BREAKER, ladder=LadderSettings(rungs=("main", "fallback", "default")))
-        self.rungs = ModelRungs(self.settings, (main, fallback), lambda name, state: self.told.append((name, state))).of(self.settings.ladder.rungs)
+        rungs = ModelRungs(self.settings, (main, fallback), lambda name, state: self.told.append((name, state)))
+        self.rungs = tuple(rungs.of(self.settings.ladder.rungs).values())
         self.ladder = Ladder(self.rungs)
 
     async def ask(self, text: str, seconds: float, **options: Any) -> Walk:
@@ -234,11 +235,11 @@ def test_one_breaker_a_model_whichever_ladders_use_it() -> None:
         async with pair() as both:
             rungs = ModelRungs(both.settings, (both.main, both.fallback))
             one, other = rungs.of(("rules", "main", "fallback", "default")), rungs.of(("fallback", "main"))
-            assert [rung.name for rung in other] == ["fallback", "main"]
-            ladders = [Ladder(one), Ladder(other)]
+            assert list(other) == ["fallback", "main"]
+            ladders = [Ladder(tuple(one.values())), Ladder(tuple(other.values()))]
             for _ in range(2):
                 await ladders[0].walk(question("[[delay=5000]]"), Time(0.1), "Sorry.")
-            assert not other[1].could_answer(question("fine"), 60.0)
+            assert not other["main"].could_answer(question("fine"), 60.0)
             budget = Time(1.0)
             assert (await ladders[1].walk(question("fine"), budget, "Sorry.")).given.outcome == "model"
             budget.end()
