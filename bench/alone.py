@@ -71,7 +71,7 @@ class ClosedLoop:
         index = 0
         while not stop.is_set():
             asked = time.monotonic()
-            messages = (Message("system", INSTRUCTIONS), Message("user", question(seed, index)))
+            messages = (Message("system", INSTRUCTIONS, len(INSTRUCTIONS)), Message("user", question(seed, index)))
             ask = self._open[number] = self._engine.ask(Generate(0, messages, NEW_TOKENS, asked + NEVER_S))
             outcome = await ask.done()
             del self._open[number]

@@ -147,7 +147,7 @@ async def _ask(engine: Engine, prompt: Prompt, instructions: str, in_time_s: flo
 
     began = time.monotonic()
     constraint = Constraint(choice=prompt.choice) if prompt.choice else None
-    messages = (Message("system", instructions), Message("user", prompt.prompt))
+    messages = (Message("system", instructions, len(instructions)), Message("user", prompt.prompt))
     request = Generate(0, messages, engine.model.max_tokens, began + LONGEST_ANSWER_S, constraint=constraint)
     ask = engine.ask(request)
     by_deadline, tokens, last = await _follow(ask, began, in_time_s)
