@@ -1,0 +1,234 @@
+"""Questions already answered, as rows of one matrix for each tenant, scenario and language, bounded and searched in one product; what counts as a hit is `rung`."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from agents.semantic.encoder import Vectors
+from agents.semantic.guards import Signature, difference
+from schemas.responses import AnswerFinish, ModelRef
+
+Vector = NDArray[np.float32]
+
+Place = tuple[str, str, str]
+"""Tenant, scenario, language: questions of two places never meet."""
+
+EventKey = tuple[str, str, str]
+"""Tenant, event id, session id."""
+
+FIRST_ROWS = 32
+"""Rows of a new index; doubled when full, so that a thousand scenarios with a question each cost little."""
+
+CANDIDATES = 32
+"""Nearest rows that the guards look at: each takes 2 µs, and a question with more false neighbours than that is answered by the model."""
+
+MAX_GIVEN = 64
+"""Events remembered of an answer, for when one of them complains; a later complaint then only marks its own turn."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a model said, to be said again."""
+
+    text: str
+    data: Any
+    finish_reason: AnswerFinish | None
+    model: ModelRef
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A question as the index compares it."""
+
+    place: Place
+    ground: bytes
+    """Digest of all that can change an answer besides the words: model, options, context."""
+    signature: Signature
+    vector: Vector
+
+
+class Entry(msgspec.Struct):
+    """One row: a question, its answer, and the events that had it."""
+
+    ground: bytes
+    signature: Signature
+    answer: Answer
+    at: float
+    """When it was stored, in monotonic seconds."""
+    given: deque[EventKey]
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """An answer to a question that means the same."""
+
+    entry: Entry
+    similarity: float
+
+
+class Miss(msgspec.Struct, frozen=True):
+    """Why there is none: how near the nearest was, and which guard held it back."""
+
+    similarity: float
+    guard: str | None
+
+
+class Index:
+    """The questions of one place."""
+
+    def __init__(self, size: int, entries: int) -> None:
+        self._most = entries
+        self._rows: Vectors = np.zeros((min(FIRST_ROWS, entries), size), np.float32)
+        self._entries: list[Entry | None] = []
+        self._free: list[int] = []
+        self._order: OrderedDict[int, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the vectors; what stands beside them is a few hundred bytes an entry and the answers' texts."""
+        return self._rows.nbytes
+
+    def __iter__(self) -> Iterator[Entry]:
+        return (entry for entry in self._entries if entry is not None)
+
+    def search(self, asked: Asked, threshold: float, since: float) -> Hit | Miss:
+        """The nearest entry that was stored after `since` and agrees with `asked` on everything."""
+        count = len(self._entries)
+        if count == 0:
+            return Miss(0.0, None)
+        near = self._rows[:count] @ asked.vector
+        rows = np.flatnonzero(near >= threshold)
+        if rows.size > CANDIDATES:
+            rows = rows[np.argpartition(near[rows], -CANDIDATES)[-CANDIDATES:]]
+        guard: str | None = None
+        for row in rows[np.argsort(-near[rows], kind="stable")].tolist():
+            entry = self._entries[row]
+            if entry is None or entry.at < since:
+                continue
+            why = "context" if entry.ground != asked.ground else difference(entry.signature, asked.signature)
+            if why is None:
+                return Hit(entry, float(near[row]))
+            guard = guard or why
+        return Miss(float(near.max()), guard)
+
+    def put(self, asked: Asked, answer: Answer, event: EventKey, at: float) -> tuple[Entry, list[Entry]]:
+        """Keep an answer; returns its entry, and those that made room for it."""
+        gone = []
+        while len(self._order) >= self._most:
+            oldest = next(iter(self._order))
+            gone.append(self._take(oldest))
+        row = self._free.pop() if self._free else self._append()
+        self._rows[row] = asked.vector
+        entry = self._entries[row] = Entry(asked.ground, asked.signature, answer, at, deque([event], MAX_GIVEN))
+        self._order[row] = None
+        return entry, gone
+
+    def remove(self, entry: Entry) -> None:
+        """Forget one entry; nothing when it is gone already."""
+        row = next((row for row, kept in enumerate(self._entries) if kept is entry), None)
+        if row is not None:
+            self._take(row)
+
+    def _take(self, row: int) -> Entry:
+        entry = self._entries[row]
+        if entry is None:
+            msg = "a row in use holds an entry"
+            raise AssertionError(msg)
+        self._entries[row] = None
+        self._rows[row] = 0
+        del self._order[row]
+        self._free.append(row)
+        return entry
+
+    def _append(self) -> int:
+        row = len(self._entries)
+        if row == len(self._rows):
+            grown = np.zeros((min(2 * len(self._rows), self._most), self._rows.shape[1]), np.float32)
+            grown[:row] = self._rows
+            self._rows = grown
+        self._entries.append(None)
+        return row
+
+
+class Indexes:
+    """All places, the one used longest ago going first when there are too many or their vectors take too much."""
+
+    def __init__(self, size: int, *, entries: int, indexes: int, max_bytes: int) -> None:
+        self._size, self._entries, self._most, self._max_bytes = size, entries, indexes, max_bytes
+        self._places: OrderedDict[Place, Index] = OrderedDict()
+        self._by_event: dict[tuple[str, str], list[_Kept]] = {}
+
+    def __len__(self) -> int:
+        return sum(len(index) for index in self._places.values())
+
+    @property
+    def size_bytes(self) -> int:
+        """Of all vectors."""
+        return sum(index.size_bytes for index in self._places.values())
+
+    def search(self, asked: Asked, threshold: float, since: float) -> Hit | Miss:
+        """See `Index.search`; only the place of `asked` is looked at."""
+        index = self._places.get(asked.place)
+        if index is None:
+            return Miss(0.0, None)
+        self._places.move_to_end(asked.place)
+        return index.search(asked, threshold, since)
+
+    def put(self, asked: Asked, answer: Answer, event: EventKey, at: float) -> None:
+        """Keep an answer under its question."""
+        index = self._places.get(asked.place)
+        if index is None:
+            index = self._places[asked.place] = Index(self._size, min(self._entries, max(1, self._max_bytes // (4 * self._size))))
+        self._places.move_to_end(asked.place)
+        entry, gone = index.put(asked, answer, event, at)
+        for old in gone:
+            self._forget(old)
+        self._remember(event, asked.place, entry)
+        while len(self._places) > 1 and (len(self._places) > self._most or self.size_bytes > self._max_bytes):
+            _, dropped = self._places.popitem(last=False)
+            for entry in dropped:
+                self._forget(entry)
+
+    def note_given(self, place: Place, entry: Entry, event: EventKey) -> None:
+        """The answer of `entry` was given to `event` too."""
+        if len(entry.given) == MAX_GIVEN:
+            self._drop(entry.given[0], entry)
+        entry.given.append(event)
+        self._remember(event, place, entry)
+
+    def evict(self, tenant: str, event_id: str, session_id: str | None) -> int:
+        """Forget every answer that came from this event or was given to it; how many there were. Without a session: of every one that has such an event."""
+        found = [kept for kept in self._by_event.get((tenant, event_id), []) if session_id in (None, kept.session_id)]
+        for kept in found:
+            index = self._places.get(kept.place)
+            if index is not None:
+                index.remove(kept.entry)
+            self._forget(kept.entry)
+        return len(found)
+
+    def _remember(self, event: EventKey, place: Place, entry: Entry) -> None:
+        tenant, event_id, session_id = event
+        self._by_event.setdefault((tenant, event_id), []).append(_Kept(session_id, place, entry))
+
+    def _forget(self, entry: Entry) -> None:
+        for event in entry.given:
+            self._drop(event, entry)
+
+    def _drop(self, event: EventKey, entry: Entry) -> None:
+        left = [kept for kept in self._by_event.get(event[:2], []) if kept.entry is not entry]
+        if left:
+            self._by_event[event[:2]] = left
+        else:
+            self._by_event.pop(event[:2], None)
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    session_id: str
+    place: Place
+    entry: Entry
