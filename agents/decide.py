@@ -85,7 +85,7 @@ class Decider:
         if event.kind == "message":
             return await self._ask(inflight, event, merged, stamps, plan)
         if event.kind == "feedback":
-            return await self._take_feedback(inflight, event, merged, stamps)
+            return self._take_feedback(inflight, event, merged, stamps)
         return self._acknowledge(event, merged, stamps)
 
     def repeated(self, inflight: Inflight, event: InteractionEvent) -> Repeat | Undecodable | None:
@@ -153,9 +153,9 @@ class Decider:
             scenario=plan.scenario,
         )
 
-    async def _take_feedback(self, inflight: Inflight, event: InteractionEvent, state: SessionState, stamps: Stamps) -> Reply:
+    def _take_feedback(self, inflight: Inflight, event: InteractionEvent, state: SessionState, stamps: Stamps) -> Reply:
         kept = None if event.ref is None else self._store.kept_under(inflight, event.ref)
-        effect = await self._feedback.take(event, state, kept, now_ms=self._clock.wall_ms())
+        effect = self._feedback.take(event, state, kept, now_ms=self._clock.wall_ms())
         stamps.ladder_ended = stamps.safety_out_ended = time.monotonic()
         return Reply(Given("ack", "", data=effect.data), (), stamps, effect.state, "feedback" if effect.data["found"] else None)
 

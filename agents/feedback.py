@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -24,8 +24,8 @@ class Evictor(Protocol):
 
     name: str
 
-    def evict(self, event_id: str, tenant: str) -> int | Awaitable[int]:
-        """Forget answers that came from this event or were given to it; how many there were."""
+    def evict(self, tenant: str, session_id: str, event_id: str) -> bool:
+        """Forget the answer that came from this event or was given to it, at once; whether there was one."""
 
 
 class Effect(msgspec.Struct, frozen=True):
@@ -49,22 +49,21 @@ class FeedbackDesk:
         self._evictors = evictors
         self._offer = offer
 
-    async def take(self, event: InteractionEvent, state: SessionState, kept: KeptAnswer | None, *, now_ms: int) -> Effect:
+    def take(self, event: InteractionEvent, state: SessionState, kept: KeptAnswer | None, *, now_ms: int) -> Effect:
         """Do what `event` asks for; `kept` is the answer to the event it means, while that is still known."""
         if event.ref is None or (kept is None and all(turn.event_id != event.ref for turn in state.turns)):
             return UNKNOWN
         verdict = verdict_of(event)
         marked, is_marked = sessions.dispute_turn(state, event.ref, verdict)
-        evicted = await self._evict(event.ref, event.tenant)
+        evicted = self._evict(event, event.ref)
         handed = self._offer(_review(event, event.ref, verdict, state, kept, now_ms))
         return Effect(marked if is_marked else None, {"found": True, "verdict": verdict, "marked": is_marked, "evicted": evicted, "handed": handed})
 
-    async def _evict(self, ref: str, tenant: str) -> int:
+    def _evict(self, event: InteractionEvent, ref: str) -> int:
         evicted = 0
         for cache in self._evictors:
             try:
-                count = cache.evict(ref, tenant)
-                evicted += count if isinstance(count, int) else await count
+                evicted += cache.evict(event.tenant, event.session_id, ref)
             except Exception:  # the edge of one cache: the others must let go of the answer all the same
                 log.exception("a cache could not let go of an answer", cache=cache.name)
         return evicted

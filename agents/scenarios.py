@@ -14,8 +14,8 @@ from schemas.settings import Session, Settings
 from schemas.settings_ladder import Ladder as LadderSection
 from schemas.settings_ladder import Scenario
 
-RungOf = Callable[[str, bool], RungProtocol | None]
-"""The rung of a name; for a model's, whether it is the first model of its ladder (and so answers as `model`). None: a built-in one without configuration."""
+RungsOf = Callable[[tuple[str, ...]], Mapping[str, RungProtocol]]
+"""The rungs of one ladder by their names, from the names above each other; a built-in one that is not configured is not among them."""
 
 _NAMES = frozenset({"state", "locale"})
 """What a default text may name. Not the person's own text: a default is no place to repeat what nobody has looked at."""
@@ -79,12 +79,20 @@ class Scenarios:
         return self._named.get(name, self._base)
 
 
-def plan_scenarios(settings: Settings, rung_of: RungOf, *, insurance: Degraded | None = None, on_rung: OnRung | None = None) -> Scenarios:
+def plan_scenarios(settings: Settings, rungs_of: RungsOf, *, insurance: Degraded | None = None, on_rung: OnRung | None = None) -> Scenarios:
     """Every scenario's plan.
 
     Raises:
         ConfigError: a default text is no template, or a rung stands where it is never reached.
     """
+    ladders: dict[tuple[str, ...], Ladder] = {}
+
+    def ladder(key: str, names: tuple[str, ...]) -> Ladder:
+        """One for all scenarios with the same rungs: what a rung costs is learned once."""
+        if names not in ladders:
+            known = rungs_of(_reached(key, names))
+            ladders[names] = Ladder(tuple(known[name] for name in names if name in known), insurance=insurance if "rules" in names else None, on_rung=on_rung)
+        return ladders[names]
 
     def plan(key: str, scenario: Scenario) -> Plan:
         own_rungs, own_texts = scenario.ladder.rungs, scenario.ladder.default_text
@@ -95,28 +103,20 @@ def plan_scenarios(settings: Settings, rung_of: RungOf, *, insurance: Degraded |
         session = settings.session
         if scenario.instructions is not None:
             session = msgspec.structs.replace(session, instructions=scenario.instructions)
-        rungs = _rungs(f"{key if own_rungs is not None else 'ladder'}.rungs", names, settings, rung_of)
-        return Plan(scenario, session, Ladder(rungs, insurance=insurance if "rules" in names else None, on_rung=on_rung), DefaultTexts(texts))
+        return Plan(scenario, session, ladder("ladder.rungs" if own_rungs is None else f"{key}.rungs", names), DefaultTexts(texts))
 
     named = {name: plan(f"scenarios.{name}.ladder", scenario) for name, scenario in settings.scenarios.items()}
     return Scenarios(plan("ladder", Scenario()), named)
 
 
-def _rungs(key: str, names: tuple[str, ...], settings: Settings, rung_of: RungOf) -> tuple[RungProtocol, ...]:
-    """The configured rungs in order; `default` is what every walk ends with, so nothing may stand below it."""
-    models = {model.name for model in settings.models}
-    rungs: list[RungProtocol] = []
-    seen_model = False
-    for index, name in enumerate(names):
-        if name == "default":
-            if index + 1 < len(names):
-                raise ConfigError(f"{key}[{index + 1}]", f"{names[index + 1]!r} stands below `default`, which always answers", "put default last")
-            break
-        rung = rung_of(name, name in models and not seen_model)
-        seen_model = seen_model or name in models
-        if rung is not None:
-            rungs.append(rung)
-    return tuple(rungs)
+def _reached(key: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names above `default`, which is what every walk ends with; nothing may stand below it."""
+    if "default" not in names:
+        return names
+    end = names.index("default")
+    if end + 1 < len(names):
+        raise ConfigError(f"{key}[{end + 1}]", f"{names[end + 1]!r} stands below `default`, which always answers", "put default last")
+    return names[:end]
 
 
 def _parsed(key: str, text: str) -> Template:

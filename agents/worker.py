@@ -72,7 +72,7 @@ class Worker:
         store = SessionStore(tables, settings.session, settings.limits)
         reserve = reserve_for(settings.deadline)
         self._publisher = Publisher(settings, topics, board)
-        self._rungs = Rungs(settings, self._engines, metrics)
+        self._rungs = Rungs(settings, self._engines, metrics, clock)
         self._reviews = ReviewWriter(settings, metrics.observe_review)
         scenarios = plan_scenarios(settings, self._rungs.of, insurance=self._rungs.insurance, on_rung=metrics.observe_rung)
         decider = Decider(settings, store, scenarios, FeedbackDesk(self._rungs.evictors, self._reviews.offer), clock)
@@ -212,6 +212,7 @@ class Worker:
             due = time.monotonic() + TICK_S
             await asyncio.sleep(TICK_S)
             metrics.loop_lag.observe(max(0.0, time.monotonic() - due))
+            self._rungs.tick()
             metrics.in_flight.set(self._responder.in_flight)
             metrics.running.set(sum(engine.running_requests for engine in self._engines))
             metrics.waiting.set(sum(engine.waiting_requests for engine in self._engines))

@@ -15,6 +15,8 @@ STAGE_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 
 SLACK_BUCKETS = (-1.0, -0.5, -0.2, -0.1, -0.05, -0.02, -0.01, 0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """Seconds of due minus acknowledgement: below zero is late."""
 
+BREAKER_STATES = {"closed": 0, "half_open": 1, "open": 2}
+
 RUNG_BUCKETS = (0.00005, 0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0)
 """From a rule's microseconds to a model's seconds."""
 
@@ -42,6 +44,12 @@ class Metrics:
         self._rungs: dict[tuple[str, str, str | None], tuple[Counter, Histogram]] = {}
         self.rungs = counter("answerby_rungs_total", "Steps down the ladder, by rung, how it ended, and the reason it gave", "rung", "verdict", "reason")
         self.rung_seconds = Histogram("answerby_rung_seconds", "Time that a rung took when it was asked", ["rung"], buckets=RUNG_BUCKETS, registry=registry)
+        self.breaker_state = gauge("answerby_breaker_state", "Whether a model is asked: 0 closed, 1 half-open, 2 open", "model")
+        self.breaker_opened = counter("answerby_breaker_opened_total", "Times a model was left alone for a while", "model")
+        self.cache = counter("answerby_cache_total", "What happened in the exact cache", "event")
+        self.cache_entries = gauge("answerby_cache_entries", "Answers kept in this worker")
+        self.cache_bytes = gauge("answerby_cache_bytes", "Of them together")
+        self._cache_events: dict[str, Counter] = {}
         self.reviews = counter("answerby_reviews_total", "Disputed answers handed to feedback.topic, or dropped", "result")
         self.events = counter("answerby_events_total", "Events answered, by outcome and reason", "outcome", "reason")
         self.dead_letters = counter("answerby_dead_letters_total", "Records that could not be answered", "reason")
@@ -88,6 +96,20 @@ class Metrics:
         counted[0].inc()
         if rung.verdict != "skipped":
             counted[1].observe(rung.ms / 1000)
+
+    def set_breaker(self, model: str, state: str) -> None:
+        """A model's breaker is in this state now."""
+        self.breaker_state.labels(model).set(BREAKER_STATES[state])
+        opened = self.breaker_opened.labels(model)
+        if state == "open":
+            opened.inc()
+
+    def observe_cache(self, event: str) -> None:
+        """Something happened in the exact cache."""
+        counted = self._cache_events.get(event)
+        if counted is None:
+            counted = self._cache_events[event] = self.cache.labels(event)
+        counted.inc()
 
     def observe_review(self, handed: bool) -> None:
         """A disputed answer was handed to people, or could not be."""

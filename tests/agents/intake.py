@@ -15,7 +15,7 @@ from agents.decide import Decider
 from agents.feedback import Evictor, FeedbackDesk
 from agents.ladder import Budget, Declined, Given, Question, RungProtocol
 from agents.respond import Responder
-from agents.scenarios import RungOf, plan_scenarios
+from agents.scenarios import RungsOf, plan_scenarios
 from agents.settle import Settler
 from agents.store import SessionStore
 from schemas.audit import AuditRecord
@@ -119,7 +119,7 @@ class Intake:
     """One partition, held; `feed` is what Faust's agent would be given."""
 
     def __init__(
-        self, settings: Settings | None = None, rung: RungProtocol | None = None, *, rung_of: RungOf | None = None, caches: tuple[Evictor, ...] = ()
+        self, settings: Settings | None = None, rung: RungProtocol | None = None, *, rungs_of: RungsOf | None = None, caches: tuple[Evictor, ...] = ()
     ) -> None:
         self.settings = settings or Settings()
         self.tables, self.publisher, self.metrics = HeldTables(), HeldPublisher(), Metrics()
@@ -133,7 +133,7 @@ class Intake:
         store = SessionStore(tables, self.settings.session, self.settings.limits)
         main = rung or self.rung
         self.reviews: list[Review] = []
-        scenarios = plan_scenarios(self.settings, rung_of or (lambda name, _first: main if name == "main" else None))
+        scenarios = plan_scenarios(self.settings, rungs_of or (lambda names: {"main": main} if "main" in names else {}))
         self.decider = Decider(self.settings, store, scenarios, FeedbackDesk(caches, self._review), clock)
         self.settler = Settler(
             publisher=publisher,

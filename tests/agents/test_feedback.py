@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from typing import Any
 
 import msgspec
@@ -38,24 +37,19 @@ class Remembers:
 
 
 class Holds:
-    """A cache with one answer of each event, that may be slow or broken."""
+    """A cache with one answer of each event, that may be broken."""
 
-    def __init__(self, name: str = "cache", error: Exception | None = None, *, slow: bool = False) -> None:
+    def __init__(self, name: str = "cache", error: Exception | None = None) -> None:
         self.name = name
-        self.evicted: list[tuple[str, str]] = []
+        self.evicted: list[tuple[str, str, str]] = []
         self._error = error
-        self._slow = slow
 
-    def evict(self, event_id: str, tenant: str) -> int | Awaitable[int]:
+    def evict(self, tenant: str, session_id: str, event_id: str) -> bool:
         """One answer less."""
         if self._error is not None:
             raise self._error
-        self.evicted.append((event_id, tenant))
-
-        async def slowly() -> int:
-            return 1
-
-        return slowly() if self._slow else 1
+        self.evicted.append((tenant, session_id, event_id))
+        return True
 
 
 class Told:
@@ -105,9 +99,9 @@ def test_a_disputed_turn_is_left_out_of_later_prompts() -> None:
 
 def test_feedback_evicts_the_answer_from_every_cache() -> None:
     """Each cache is told of the event and its tenant, and the acknowledgement counts what went."""
-    caches = (Holds("cache"), Holds("semantic_cache", slow=True))
+    caches = (Holds("cache"), Holds("semantic_cache"))
     told = tell({"text": "sweet", "tenant": "t"}, complaint(tenant="t"), caches=caches)
-    assert [cache.evicted for cache in caches] == [[("e0", "t")]] * 2
+    assert [cache.evicted for cache in caches] == [[("t", "s", "e0")]] * 2
     assert told.data == {"found": True, "verdict": "wrong", "marked": True, "evicted": 2, "handed": True}
 
 

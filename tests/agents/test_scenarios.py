@@ -37,15 +37,21 @@ class Names:
         """Nothing to let go."""
 
 
-def plans(tree: dict[str, Any]) -> tuple[Scenarios, list[tuple[str, bool]]]:
-    """The plans under these settings, and each rung that was asked for with whether it is its ladder's first model."""
-    asked: list[tuple[str, bool]] = []
+def rungs_of(names: tuple[str, ...]) -> dict[str, Names]:
+    """The two models that there are, the first of a ladder as its main one."""
+    models = [name for name in names if name in ("main", "small")]
+    return {name: Names(name, is_first=name == models[0]) for name in models}
 
-    def rung_of(name: str, is_first: bool) -> Names:
-        asked.append((name, is_first))
-        return Names(name, is_first=is_first)
 
-    return plan_scenarios(parse_settings(tree), rung_of), asked
+def plans(tree: dict[str, Any]) -> tuple[Scenarios, list[tuple[str, ...]]]:
+    """The plans under these settings, and the ladders that were asked for."""
+    asked: list[tuple[str, ...]] = []
+
+    def asking(names: tuple[str, ...]) -> dict[str, Names]:
+        asked.append(names)
+        return rungs_of(names)
+
+    return plan_scenarios(parse_settings(tree), asking), asked
 
 
 def answers(tree: dict[str, Any], *events: dict[str, Any]) -> list[dict[str, Any]]:
@@ -53,7 +59,7 @@ def answers(tree: dict[str, Any], *events: dict[str, Any]) -> list[dict[str, Any
 
     async def asking() -> list[dict[str, Any]]:
         settings = parse_settings(tree)
-        async with Intake(settings, rung_of=lambda name, is_first: Names(name, is_first=is_first) if name in ("main", "small") else None) as intake:
+        async with Intake(settings, rungs_of=rungs_of) as intake:
             for number, event in enumerate(events):
                 intake.feed(f"e{number}", **{"session": f"s{number}", **event})
                 await intake.until_released()
@@ -75,10 +81,12 @@ def test_each_scenario_has_its_own_ladder_and_instructions() -> None:
     assert [rung["rung"] for rung in game["rungs"]] == ["small"]
 
 
-def test_one_model_may_be_first_here_and_a_fallback_there() -> None:
-    """Its place in the ladder decides what its answers are called."""
-    _, asked = plans({**TWO, "scenarios": {"game": {"ladder": {"rungs": ["small", "main"]}}}})
-    assert sorted(asked) == [("main", False), ("main", True), ("small", False), ("small", True)]
+def test_scenarios_with_the_same_rungs_share_a_ladder() -> None:
+    """What a rung costs, and whether its model is well, is learned once for all of them."""
+    scenarios, asked = plans({**TWO, "scenarios": {"game": {"ladder": {"rungs": ["small", "main"]}}, "shop": {"instructions": "Sell."}}})
+    assert sorted(asked) == [("main", "small"), ("small", "main")]
+    assert scenarios.of("shop").ladder is scenarios.of("anything").ladder
+    assert scenarios.of("game").ladder is not scenarios.of("shop").ladder
 
 
 def test_nothing_may_stand_below_the_default() -> None:
