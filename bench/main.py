@@ -34,7 +34,9 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("--seconds", type=float, help="length of each point")
     parser.add_argument("--systems", default=",".join(SYSTEMS), help=f"of {','.join(SYSTEMS)}")
     parser.add_argument("--idle", type=float, help="seconds to be idle before the one event")
-    parser.add_argument("--budget-ms", type=float, help="for all scenarios that do not vary it; default 300, which a slow machine may not reach at all")
+    parser.add_argument(
+        "--budget-ms", help="for all scenarios that do not vary it, several for `rates` such as 300,600; default 300, which a slow machine may not reach at all"
+    )
     parser.add_argument("--broker-cpus", help="cores for the broker, such as 0; default: all, as a broker that is not ours")
     parser.add_argument("--out", type=Path, help="result file; default one under bench/results/")
     asked = parser.parse_args(arguments)
@@ -42,7 +44,8 @@ def run(arguments: Sequence[str]) -> int:
     if not systems or not set(systems) <= set(SYSTEMS):
         parser.error(f"--systems: choose from {', '.join(SYSTEMS)}")
     try:
-        tasks = build_plan(asked.names, asked.seconds, asked.idle, asked.budget_ms)
+        budgets = tuple(float(text) for text in asked.budget_ms.split(",")) if asked.budget_ms else ()
+        tasks = build_plan(asked.names, asked.seconds, asked.idle, budgets)
         cpus = tuple(int(text) for text in asked.broker_cpus.split(",")) if asked.broker_cpus else None
     except ValueError as error:
         parser.error(str(error))

@@ -29,6 +29,7 @@ def render(report: Report, images: str = "img") -> str:
         ("Around the model: 100 events/s, scripted engine", _points_table(_of(report, "fastpath"))),
         ("Engines killed under load", _kills(report)),
         ("Workers killed under load", _survival(report)),
+        ("Forecasts", _forecasts(report)),
         ("Notes", "\n".join(f"- {note}" for note in report.notes)),
     ):
         if text:
@@ -39,17 +40,17 @@ def render(report: Report, images: str = "img") -> str:
 def charts(report: Report) -> dict[str, str]:
     """File name to SVG, for what was measured."""
     made: dict[str, str] = {}
-    rates = _of(report, "rates")
-    if rates:
+    for suffix, rates in _by_budget(_of(report, "rates")).items():
         label = f"events a second (Poisson), {rates[0].load.budget_ms:g} ms"
-        made["rates-model.svg"] = draw(_chart("Model answers in time", label, "% of events", rates, _rate, lambda p: p.model_share * 100, 100.0))
-        made["rates-answered.svg"] = draw(_chart("Answered in time, any outcome", label, "% of events", rates, _rate, lambda p: p.in_time_share * 100, 100.0))
+        made[f"rates-model{suffix}.svg"] = draw(_chart("Model answers in time", label, "% of events", rates, _rate, lambda p: p.model_share * 100, 100.0))
+        answered = _chart("Answered in time, any outcome", label, "% of events", rates, _rate, lambda p: p.in_time_share * 100, 100.0)
+        made[f"rates-answered{suffix}.svg"] = draw(answered)
         tokens = _chart("Tokens delivered in time", label, "tokens a second", rates, _rate, lambda p: p.tokens_per_s)
         top = _ceiling_tokens(report)
         if top:
             line = Series("engine's ceiling", (top,) * len(tokens.x), dashed=True)
             tokens = Chart(tokens.title, tokens.x_label, tokens.y_label, tokens.x, (*tokens.series, line))
-        made["rates-tokens.svg"] = draw(tokens)
+        made[f"rates-tokens{suffix}.svg"] = draw(tokens)
     budgets = _of(report, "budgets")
     if budgets:
         label = "budget, ms, at 8 events/s"
@@ -88,12 +89,19 @@ def _machine(report: Report) -> str:
 
 
 def _rates(report: Report, images: str) -> str:
-    points = _of(report, "rates")
-    if not points:
-        return ""
+    return "\n\n".join(_rates_at(points, suffix, images) for suffix, points in _by_budget(_of(report, "rates")).items())
+
+
+def _by_budget(points: Sequence[Point]) -> dict[str, list[Point]]:
+    """Points of one budget together, by what their charts' names end in; the first budget's have the plain names."""
+    budgets = list(dict.fromkeys(point.load.budget_ms for point in points))
+    return {f"-{budget:g}ms" if index else "": [point for point in points if point.load.budget_ms == budget] for index, budget in enumerate(budgets)}
+
+
+def _rates_at(points: Sequence[Point], suffix: str, images: str) -> str:
     shares = _across("events/s", points, _rate, lambda p: f"{p.model_share:.1%} ({p.model_per_s:.1f}/s)")
     pictures = "\n".join(
-        f"![{text}]({images}/{name}.svg)" for name, text in (("rates-model", "Model answers in time by rate"), ("rates-tokens", "Tokens by rate"))
+        f"![{text}]({images}/{name}{suffix}.svg)" for name, text in (("rates-model", "Model answers in time by rate"), ("rates-tokens", "Tokens by rate"))
     )
     return f"Model answers within {points[0].load.budget_ms:g} ms, of all events, and how many a second:\n\n{shares}\n\n{pictures}\n\n{_points_table(points)}"
 
@@ -158,7 +166,8 @@ def _ceiling(report: Report) -> str:
     ]
     text = _table(("kept open", "tokens/s", "requests/s", "p50, ms", "p99, ms"), rows)
     top = _ceiling_tokens(report)
-    shares = [f"{point.load.rate:g}/s {point.tokens_per_s / top:.0%}" for point in _of(report, "rates") if point.system == "answerby" and top]
+    ours = [point for point in _of(report, "rates") if point.system == "answerby" and top]
+    shares = [f"{point.load.rate:g}/s, {point.load.budget_ms:g} ms: {point.tokens_per_s / top:.0%}" for point in ours]
     return f"{text}\n\nTokens in time of the best of these (goal at 16/s and 32/s: {CEILING_GOAL:.0%}): {', '.join(shares)}." if shares else text
 
 
@@ -187,6 +196,18 @@ def _survival(report: Report) -> str:
     ]
     head = ("workers", "kills", "sent", "lost", "contradictory", "repeated, same bytes", "out of order", "p50, ms", "longest, ms")
     return _table(head, rows) if rows else ""
+
+
+def _forecasts(report: Report) -> str:
+    seen = report.forecasts
+    if seen is None:
+        return ""
+    step, first = (f"{error:.1%}" if error is not None else "unknown" for error in (seen.step_error_p50, seen.first_token_error_p50))
+    promised = seen.promises_kept + seen.promises_broken
+    return (
+        f"Median error of a step's time, foreseen from its batch and prompt tokens: {step} of {seen.steps} steps. Of the time to the first token, foreseen at "
+        f"admission: {first} of {seen.first_tokens}. Admitted requests that had their minimum only after their due: {seen.promises_broken} of {promised}."
+    )
 
 
 def _ceiling_tokens(report: Report) -> float:

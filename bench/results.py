@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from bench.forecasts import Forecasts
 from bench.load import LoadResult, Received, quantile
 from bench.machine import CpuUse, Machine
 
@@ -127,6 +128,7 @@ class Report(msgspec.Struct, frozen=True):
     ceiling: tuple[CeilingPoint, ...] = ()
     kills: tuple[KillReport, ...] = ()
     survival: tuple[SurvivalReport, ...] = ()
+    forecasts: Forecasts | None = None
     notes: tuple[str, ...] = ()
     took_s: float = 0.0
     schema_version: int = SCHEMA_VERSION

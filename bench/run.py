@@ -13,13 +13,14 @@ from typing import Any, assert_never
 
 from bench.alone import ClosedLoop
 from bench.faults import measure_kills, measure_survival
+from bench.forecasts import Forecasts, read_forecasts
 from bench.load import LoadClient
 from bench.machine import Machine, cpu_use, read_cpu_ticks
 from bench.prompts import event_maker
 from bench.results import Load, Point, Report, save_report, summarise
 from bench.scenarios import SYSTEMS, FastPath, Idle, Kills, LoadPoint, Survival, Task
 from bench.scenarios import Ceiling as CeilingTask
-from bench.systems import Fleet
+from bench.systems import Fleet, Product
 from streams.broker.process import BrokerOptions
 from streams.broker.testing import running_broker
 
@@ -38,6 +39,7 @@ class Run:
     settings: dict[str, Any]
     say: Callable[[str], None]
     began: float = field(default_factory=time.monotonic)
+    forecasts: Forecasts | None = None
     parts: dict[str, list[Any]] = field(default_factory=lambda: {"points": [], "ceiling": [], "kills": [], "survival": []})
 
     async def take(self, task: Task) -> None:
@@ -74,6 +76,8 @@ class Run:
         point = await drive(self.fleet.bootstrap, system.prefix, name, load, moments, make)
         await self.fleet.settle(name)
         self.say(f"{load.label} {name}: {describe(point)}")
+        if name == "answerby" and isinstance(system, Product):
+            self.forecasts = await asyncio.to_thread(read_forecasts, system.worker)
         self.add("points", point)
 
     async def idle(self, task: Idle) -> None:
@@ -99,7 +103,8 @@ class Run:
     def report(self) -> Report:
         """What there is so far."""
         parts: dict[str, Any] = {name: tuple(values) for name, values in self.parts.items()}
-        return Report(self.machine, self.settings, **parts, notes=tuple(self.fleet.notes), took_s=round(time.monotonic() - self.began, 1))
+        took_s = round(time.monotonic() - self.began, 1)
+        return Report(self.machine, self.settings, **parts, forecasts=self.forecasts, notes=tuple(self.fleet.notes), took_s=took_s)
 
 
 async def drive(bootstrap: str, prefix: str, system: str, load: Load, moments: Sequence[float], make: Callable[[int], dict[str, Any]]) -> Point:

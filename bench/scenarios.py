@@ -161,14 +161,14 @@ FULL_NAMES = ("ceiling", "rates", "budgets", "choice", "burst", "idle", "kills",
 QUICK_NAMES = ("ceiling", "rates", "budgets", "choice", "burst", "kills", "fastpath")
 
 
-def build_plan(names: Sequence[str], seconds: float | None = None, idle_s: float | None = None, budget_ms: float | None = None) -> tuple[Task, ...]:
+def build_plan(names: Sequence[str], seconds: float | None = None, idle_s: float | None = None, budgets_ms: Sequence[float] = ()) -> tuple[Task, ...]:
     """The tasks of `quick`, `full` or named scenarios, in order.
 
     Args:
         names: of scenarios, or of the two sets.
         seconds: replaces the length of whatever has one but `idle`.
         idle_s: how long `idle` is.
-        budget_ms: replaces the budget of what does not vary it: `rates`, `choice`, `idle` and `kills`.
+        budgets_ms: replace the budget of what does not vary it: `rates` takes each of them, `choice`, `idle` and `kills` the first.
 
     Raises:
         ValueError: a name is unknown; the text lists those that are not.
@@ -179,7 +179,8 @@ def build_plan(names: Sequence[str], seconds: float | None = None, idle_s: float
         wanted += {"quick": QUICK_NAMES, "full": FULL_NAMES}.get(name, (name,))
     tasks: list[Task] = []
     for name in dict.fromkeys(wanted):
-        tasks += _scenario(name, lengths, seconds, idle_s, budget_ms)
+        for budget_ms in (budgets_ms or (None,)) if name == "rates" else (next(iter(budgets_ms), None),):
+            tasks += _scenario(name, lengths, seconds, idle_s, budget_ms)
     return tuple(tasks)
 
 

@@ -36,7 +36,7 @@ def test_a_row_a_rate_and_a_column_a_system() -> None:
     text = render(REPORT)
     assert "| events/s | answerby | one file |" in text
     assert "| 2 | 90.0% (9.0/s) | 90.0% (9.0/s) |" in text
-    assert "2/s 56%, 4/s 50%" in text
+    assert "2/s, 300 ms: 56%, 4/s, 300 ms: 50%" in text
 
 
 def test_what_was_not_measured_has_no_heading() -> None:

@@ -25,10 +25,17 @@ def test_full_holds_every_scenario_at_length() -> None:
 
 
 def test_options_change_lengths() -> None:
-    """`seconds` shortens points, `idle` the idle time, `budget_ms` is that of what does not vary it."""
-    plan = build_plan(["rates", "idle"], seconds=2, idle_s=5, budget_ms=900)
+    """`seconds` shortens points, `idle` the idle time, `budgets_ms` are those of what does not vary it."""
+    plan = build_plan(["rates", "idle"], seconds=2, idle_s=5, budgets_ms=(900,))
     assert all((task.seconds, task.budget_ms) == (2, 900) for task in plan if isinstance(task, LoadPoint))
     assert plan[-1] == Idle(5, 900)
+
+
+def test_rates_take_every_budget_and_the_rest_the_first() -> None:
+    """A slow machine is measured at the usual budget and at one that it can keep, in one run."""
+    plan = build_plan(["rates", "choice"], budgets_ms=(300, 600))
+    assert [task.budget_ms for task in plan if isinstance(task, LoadPoint) and task.scenario == "rates"] == [300] * 6 + [600] * 6
+    assert {task.budget_ms for task in plan if isinstance(task, LoadPoint) and task.scenario == "choice"} == {300}
 
 
 def test_labels_are_seeds_of_their_own() -> None:
