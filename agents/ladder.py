@@ -23,6 +23,9 @@ OVERRUN_S = 0.050
 """A cheap rung that has not come back so long after its time was up is ended: it is broken, and the event is this late at worst. Model rungs
 are not held to it: they end by the same future, and a loop that is busy for so long must not cost a partial answer."""
 
+COMPLAINT_S = 1.0
+"""Between two log lines about one rung: at a thousand events a second a broken cache would fill the disk with one traceback."""
+
 
 class Question(msgspec.Struct, frozen=True):
     """What a rung needs to know of an event."""
@@ -128,7 +131,7 @@ class Ladder:
     """Walks its rungs; what it falls back on is in hand before a rung starts that takes longer than the rest."""
 
     def __init__(self, rungs: tuple[RungProtocol, ...], *, insurance: Degraded | None = None, on_rung: OnRung | None = None) -> None:
-        self._rungs = tuple((rung, RungCost(rung.floor_s) if rung.floor_s > 0 else None) for rung in rungs)
+        self._places = tuple(_Place(rung) for rung in rungs)
         self._insurance = insurance
         self._on_rung = on_rung
 
@@ -146,14 +149,56 @@ class Ladder:
         return walk
 
     async def _descend(self, descent: _Descent) -> None:
-        for rung, cost in self._rungs:
-            if cost is None and not descent.insured:
+        for place in self._places:
+            if place.cost is None and not descent.insured:
                 descent.insure(self._insurance)
-            if await descent.ask(rung, cost):
+            if await descent.ask(place):
                 return
         if not descent.insured:
             descent.insure(self._insurance)
         descent.fall_back()
+
+
+class _Place:
+    """A rung in its ladder, with what it costs and a watch on how it behaves."""
+
+    def __init__(self, rung: RungProtocol) -> None:
+        self.rung = rung
+        self.cost = RungCost(rung.floor_s) if rung.floor_s > 0 else None
+        self._quiet_until = 0.0
+
+    async def answer(self, question: Question, budget: Budget) -> Given | Declined:
+        """A rung that raises, or does not come back, has a bug: it costs the event this rung, and the walk goes on."""
+        try:
+            if self.cost is None:
+                return await self.rung.answer(question, budget)
+            return await self._bounded(question, budget)
+        except TimeoutError:
+            self._complain("a rung did not come back")
+            return Declined("failed", "it did not come back when its time was up", None)
+        except Exception as error:  # the edge of one rung
+            self._complain("a rung failed")
+            return Declined("failed", f"a bug of this rung: {type(error).__name__}", None)
+
+    async def _bounded(self, question: Question, budget: Budget) -> Given | Declined:
+        limit = asyncio.timeout(None)
+
+        def hurry(_: asyncio.Future[Any]) -> None:
+            limit.reschedule(asyncio.get_running_loop().time() + OVERRUN_S)
+
+        async with limit:
+            budget.stop.add_done_callback(hurry)
+            try:
+                return await self.rung.answer(question, budget)
+            finally:
+                budget.stop.remove_done_callback(hurry)
+
+    def _complain(self, what: str) -> None:
+        """With the traceback, but seldom: each event meets the same bug, and they are counted elsewhere."""
+        now = time.monotonic()
+        if now >= self._quiet_until:
+            self._quiet_until = now + COMPLAINT_S
+            log.exception(what, rung=self.rung.name)
 
 
 class _Descent:
@@ -183,9 +228,9 @@ class _Descent:
         except Exception:  # the edge of one rung: its bug must not cost the event its default
             log.exception("the rules for degraded answers failed")
 
-    async def ask(self, rung: RungProtocol, cost: RungCost | None) -> bool:
-        """Whether this rung has answered."""
-        at = time.monotonic()
+    async def ask(self, place: _Place) -> bool:
+        """Whether the rung at this place has answered."""
+        rung, cost, at = place.rung, place.cost, time.monotonic()
         if self._budget.stop.done():
             self._decline(rung, Declined("skipped", "no time left", "deadline"), 0.0)
             return False
@@ -194,7 +239,7 @@ class _Descent:
             self._decline(rung, Declined("skipped", f"needs {_ms(needed):g} ms, {_ms(max(0.0, left)):g} left", "deadline"), 0.0)
             return False
         self._asked.append(rung)
-        result = await (_guarded(rung, self._question, self._budget) if cost is None else _bounded(rung, self._question, self._budget))
+        result = await place.answer(self._question, self._budget)
         now = time.monotonic()
         spent = now - at
         if cost is not None:
@@ -251,34 +296,6 @@ class _Descent:
 
     def _note(self, rung: Rung, reason: Reason | None) -> None:
         self.steps.append((rung, reason))
-
-
-async def _guarded(rung: RungProtocol, question: Question, budget: Budget) -> Given | Declined:
-    """A rung that raises has a bug: it costs the event this rung, and the walk goes on."""
-    try:
-        return await rung.answer(question, budget)
-    except Exception as error:  # the edge of one rung
-        log.exception("a rung failed", rung=rung.name)
-        return Declined("failed", f"a bug of this rung: {type(error).__name__}", None)
-
-
-async def _bounded(rung: RungProtocol, question: Question, budget: Budget) -> Given | Declined:
-    """The same for a rung that is not trusted to come back when its time is up."""
-    limit = asyncio.timeout(None)
-
-    def hurry(_: asyncio.Future[Any]) -> None:
-        limit.reschedule(asyncio.get_running_loop().time() + OVERRUN_S)
-
-    try:
-        async with limit:
-            budget.stop.add_done_callback(hurry)
-            try:
-                return await _guarded(rung, question, budget)
-            finally:
-                budget.stop.remove_done_callback(hurry)
-    except TimeoutError:
-        log.error("a rung did not come back", rung=rung.name)
-        return Declined("failed", "it did not come back when its time was up", None)
 
 
 def _sum(one: ModelTimes, other: ModelTimes) -> ModelTimes:
