@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -32,11 +32,11 @@ class RuleProblem(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a rule may look at; `found` holds the keywords that stand in the text, and is None when the text is too long to look into."""
+    """What a rule may look at; `folded` and `raw` are the text for keywords and for patterns, or None when it is too long to look into."""
 
     text: str
-    raw: bytes
-    found: Set[Keyword] | None
+    folded: str | None
+    raw: bytes | None
     scenario: str
     locales: tuple[str, ...]
     state: Mapping[str, Any]
@@ -48,9 +48,9 @@ class CompiledRule:
     """A rule that was found right."""
 
     rule: Rule
-    any: frozenset[Keyword]
-    all: frozenset[Keyword]
-    none: frozenset[Keyword]
+    any: tuple[Keyword, ...]
+    all: tuple[Keyword, ...]
+    none: tuple[Keyword, ...]
     pattern: Pattern | None
     has_fixed_piece: bool
     """Whether a filter can tell when the pattern need not be tried."""
@@ -59,10 +59,8 @@ class CompiledRule:
     predicates: tuple[Predicate, ...]
     answers: dict[str, Template]
 
-    @property
-    def reads_text(self) -> bool:
-        """Whether any condition is on the text."""
-        return bool(self.any or self.all or self.none or self.pattern)
+    reads_text: bool
+    """Whether any condition is on the text."""
 
     def failing(self, view: View) -> str | None:
         """The first condition that does not hold; the pattern, which costs most, is left to `say`."""
@@ -70,21 +68,34 @@ class CompiledRule:
             return "scenarios"
         if self.locales and self.locales.isdisjoint(view.locales):
             return "locales"
-        if self.reads_text:
-            found = view.found
-            if found is None:
-                return "the text's length"
-            if not self.all <= found:
+        if self.reads_text and (lacking := self._lacking(view.folded)) is not None:
+            return lacking
+        for predicate in self.predicates:
+            if not holds(predicate, view.state):
+                return f"state.{'.'.join(predicate.path)}"
+        return None
+
+    def _lacking(self, folded: str | None) -> str | None:
+        """Loops, and a first look without a call: this is asked a hundred times for one message, and most keywords are not there at all."""
+        if folded is None:
+            return "the text's length"
+        for keyword in self.all:
+            if keyword.text not in folded or not keyword.stands_in(folded):
                 return "all"
-            if self.any and self.any.isdisjoint(found):
+        for keyword in self.any:
+            if keyword.text in folded and keyword.stands_in(folded):
+                break
+        else:
+            if self.any:
                 return "any"
-            if not self.none.isdisjoint(found):
+        for keyword in self.none:
+            if keyword.text in folded and keyword.stands_in(folded):
                 return "none"
-        return next((f"state.{'.'.join(predicate.path)}" for predicate in self.predicates if not holds(predicate, view.state)), None)
+        return None
 
     def say(self, view: View) -> str | None:
         """What it says where nothing is `failing`; None when the pattern does not match, or a value that the answer speaks of is missing."""
-        groups = self.pattern.search(view.raw) if self.pattern else {}
+        groups = self.pattern.search(view.raw or b"") if self.pattern else {}
         template = next((self.answers[locale] for locale in (*view.locales, FALLBACK_LOCALE) if locale in self.answers), None)
         if groups is None or template is None:
             return None
@@ -125,11 +136,12 @@ def compile_rule(rule: Rule) -> CompiledRule | list[RuleProblem]:
         locales=locales,
         predicates=tuple(sorted(predicates, key=lambda predicate: not isinstance(predicate, OneOf))),
         answers=answers,
+        reads_text=bool(match.any or match.all or match.none or match.pattern),
     )
 
 
-def _parse_keywords(name: str, written: tuple[str, ...], problems: list[RuleProblem]) -> frozenset[Keyword]:
-    found: set[Keyword] = set()
+def _parse_keywords(name: str, written: tuple[str, ...], problems: list[RuleProblem]) -> tuple[Keyword, ...]:
+    found: dict[Keyword, None] = {}
     for index, text in enumerate(written):
         keyword = parse_keyword(text)
         if keyword is None:
@@ -137,8 +149,8 @@ def _parse_keywords(name: str, written: tuple[str, ...], problems: list[RuleProb
         elif len(keyword.text) > MAX_KEYWORD_CHARS:
             problems.append(RuleProblem(("match", name, index), f"has {len(keyword.text)} characters", f"use at most {MAX_KEYWORD_CHARS}"))
         else:
-            found.add(keyword)
-    return frozenset(found)
+            found[keyword] = None
+    return tuple(found)
 
 
 def _parse_answers(rule: Rule, names: tuple[str, ...], *, broken: bool, problems: list[RuleProblem]) -> dict[str, Template]:

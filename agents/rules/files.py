@@ -129,6 +129,8 @@ def read_rules(settings: Rules, *, settings_file: Path | None = None) -> Read:
         written += found
         problems += wrong
     compiled = _compile(written, problems, settings.max_rules)
+    order = {name: place for place, name in enumerate((None, *settings.files))}
+    problems.sort(key=lambda problem: (order.get(problem.file, 0), problem.line or 0))
     return Read(tuple(written), tuple(problems), RuleSet(() if problems else compiled, text_chars=settings.text_chars))
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -24,8 +25,9 @@ worst at once (25 ns a step, measured), 1 ms for ordinary ones. A text of 500 ch
 LOOP_WORK = 200_000
 """The part of it that may be done on the event loop: 5 ms at its worst. What needs more is matched in a thread; RE2 lets other threads run meanwhile."""
 
-_PATTERN_COST = 8
-"""How many rules a fixed piece of a pattern is taken to bring up: fewer than a common word, more than a rare one."""
+_RARER_WITH_EACH_BYTE = 0.8
+_PATTERN_COST = 2.0
+"""A guess at where a pattern's fixed piece stands among keywords: rarer than a common word, more common than a rare one."""
 
 _NO_ANCHOR = 10**9
 
@@ -74,53 +76,52 @@ class _Index:
     """The rules of one `when`, by rank."""
 
     def __init__(self, rules: Sequence[CompiledRule], text_chars: int) -> None:
-        self._rules = rules
         self._text_chars = text_chars
         self.empty = not rules
-        keywords = sorted({keyword for rule in rules for keyword in (*rule.any, *rule.all, *rule.none)}, key=lambda one: one.text)
-        self._keywords = keywords
-        self._finder = KeywordFinder(keywords)
-        self._by_keyword: dict[Keyword, list[int]] = {}
+        by_keyword: dict[Keyword, list[int]] = {}
         self._by_state: dict[str, dict[tuple[str, ...], dict[Any, list[int]]]] = {}
         """By the first key of the path, so that a state is asked only for what it has."""
         self._by_scenario: dict[str, list[int]] = {}
         self._always_asked: list[int] = []
         self._patterned: list[int] = []
-        counts: Counter[Hashable] = Counter(anchor for rule in rules for anchors in _anchor_choices(rule) for anchor in anchors)
-        for rank, rule in enumerate(rules):
-            self._file(rank, rule, counts)
+        counts: Counter[Hashable] = Counter(anchor for rule in rules for choice in _choices(rule) for anchor in choice.anchors)
+        self._rules = [self._file(rank, rule, counts, by_keyword) for rank, rule in enumerate(rules)]
+        """With the conditions that are left when a rule comes up."""
+        self._finder = KeywordFinder(list(by_keyword))
+        self._by_keyword = list(by_keyword.values())
+        """By the number that the finder gives. Keywords under which no rule is filed are looked for only when their rule comes up."""
         self._filter = PatternFilter([pattern for rank in self._patterned if (pattern := rules[rank].pattern) is not None])
 
-    def _file(self, rank: int, rule: CompiledRule, counts: Counter[Hashable]) -> None:
-        """Put a rule where the fewest texts bring it up for nothing."""
-        choices = [(max(counts[anchor] for anchor in anchors), anchors) for anchors in _anchor_choices(rule)]
-        cost, anchors = min(choices, key=lambda choice: choice[0], default=(_NO_ANCHOR, ()))
+    def _file(self, rank: int, rule: CompiledRule, counts: Counter[Hashable], by_keyword: dict[Keyword, list[int]]) -> CompiledRule:
+        """Put a rule where the fewest texts bring it up for nothing; gives back what is left to ask when it does come up."""
+        cost, choice = min(((_cost(choice, counts), choice) for choice in _choices(rule)), key=lambda pair: pair[0], default=(_NO_ANCHOR, None))
         if rule.has_fixed_piece and cost > _PATTERN_COST:
             self._patterned.append(rank)
-            return
-        if not anchors:
+            return rule
+        if choice is None:
             self._always_asked.append(rank)
-        for anchor in anchors:
+            return rule
+        for anchor in choice.anchors:
             match anchor:
                 case Keyword():
-                    self._by_keyword.setdefault(anchor, []).append(rank)
+                    by_keyword.setdefault(anchor, []).append(rank)
                 case (tuple() as path, value):
                     self._by_state.setdefault(path[0], {}).setdefault(path, {}).setdefault(value, []).append(rank)
                 case _:
                     self._by_scenario.setdefault(str(anchor), []).append(rank)
+        return choice.rest
 
     def view(self, text: str, scenario: str, locale: str, state: Mapping[str, Any]) -> View:
         if len(text) > self._text_chars:
-            return View(text, b"", None, scenario, widen_locale(locale), state, locale)
-        found = {self._keywords[number] for number in self._finder.find(fold(text))}
-        return View(text, fold_width(text).encode("utf-8", "replace"), found, scenario, widen_locale(locale), state, locale)
+            return View(text, None, None, scenario, widen_locale(locale), state, locale)
+        return View(text, fold(text), fold_width(text).encode("utf-8", "replace"), scenario, widen_locale(locale), state, locale)
 
     def first(self, view: View, work: int) -> Matched | TooMuchWork | None:
         for rank in sorted(self._candidates(view)):
             rule = self._rules[rank]
             if rule.failing(view) is not None:
                 continue
-            if rule.pattern is not None:
+            if rule.pattern is not None and view.raw is not None:
                 work -= rule.pattern.program * len(view.raw)
                 if work < 0:
                     return TooMuchWork()
@@ -137,26 +138,40 @@ class _Index:
                 scalar = as_scalar(value_of(view.state, path))
                 if scalar is not None:
                     ranks.update(by_value.get(scalar, ()))
-        if view.found is None:
+        if view.folded is None or view.raw is None:
             return ranks
-        for keyword in view.found:
-            ranks.update(self._by_keyword.get(keyword, ()))
+        for number in self._finder.find(view.folded):
+            ranks.update(self._by_keyword[number])
         if self._patterned:
             ranks.update(self._patterned[place] for place in self._filter.possible(view.raw))
         return ranks
 
 
-def _anchor_choices(rule: CompiledRule) -> list[tuple[Hashable, ...]]:
-    """Every way to file a rule: one of each choice must be there for the rule to match."""
-    choices: list[tuple[Hashable, ...]] = [(keyword,) for keyword in rule.all]
+class _Choice(msgspec.Struct, frozen=True):
+    """One way to file a rule: it can match only where one of the anchors is, and then `rest` is still to be asked."""
+
+    anchors: tuple[Hashable, ...]
+    rest: CompiledRule
+
+
+def _choices(rule: CompiledRule) -> Iterator[_Choice]:
+    for keyword in rule.all:
+        yield _Choice((keyword,), replace(rule, all=tuple(one for one in rule.all if one != keyword)))
     if rule.any:
-        choices.append(tuple(rule.any))
-    choices += [tuple((predicate.path, value) for value in predicate.values) for predicate in rule.predicates if isinstance(predicate, OneOf)]
+        yield _Choice(rule.any, replace(rule, any=()))
+    for predicate in rule.predicates:
+        if isinstance(predicate, OneOf):
+            anchors = tuple((predicate.path, value) for value in predicate.values)
+            yield _Choice(anchors, replace(rule, predicates=tuple(one for one in rule.predicates if one is not predicate)))
     if rule.scenarios:
-        choices.append(tuple(rule.scenarios))
-    return choices
+        yield _Choice(tuple(rule.scenarios), replace(rule, scenarios=frozenset()))
+
+
+def _cost(choice: _Choice, counts: Counter[Hashable]) -> float:
+    """How often the choice will bring its rule up, by guess: what many rules ask for is common, what is long is rare."""
+    return sum(counts[anchor] * (_RARER_WITH_EACH_BYTE ** len(anchor.text.encode()) if isinstance(anchor, Keyword) else 1.0) for anchor in choice.anchors)
 
 
 def is_loose(rule: CompiledRule) -> bool:
     """Whether only a search for its pattern tells that a rule does not match."""
-    return rule.pattern is not None and not rule.has_fixed_piece and not _anchor_choices(rule)
+    return rule.pattern is not None and not rule.has_fixed_piece and not any(True for _ in _choices(rule))

@@ -3,33 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import ahocorasick_rs
-import msgspec
 
 from agents.rules.normalize import fold, needs_blank
 
 MAX_KEYWORD_CHARS = 200
 """A longer one is a sentence, which nobody types again letter by letter. Worst case it allows: 200 keywords that end at one place of the text."""
 
-_AT_ONCE = 2000
-"""Keywords in one automaton. Building one holds the interpreter for about 3 ms, and the event loop must not wait longer while rules are read again."""
+_AT_ONCE = 3000
+"""Keywords in one automaton. Building one holds the interpreter for about 5 ms, and the event loop must not wait longer while rules are read again."""
 
 
-class Keyword(msgspec.Struct, frozen=True):
-    """What is looked for, folded; `open_*` drops the need for a word's start or end there."""
+@dataclass(frozen=True, slots=True)
+class Keyword:
+    """What is looked for, folded, and at which of its ends a word must begin or end as well."""
 
     text: str
-    open_start: bool = False
-    open_end: bool = False
+    whole_start: bool
+    whole_end: bool
+
+    def stands_in(self, folded: str) -> bool:
+        """Whether a text which `fold` has been through has it."""
+        start = folded.find(self.text)
+        while start >= 0:
+            if self.fits(folded, start):
+                return True
+            start = folded.find(self.text, start + 1)
+        return False
+
+    def fits(self, folded: str, start: int) -> bool:
+        """Whether it stands at `start`, where its letters were found, as what it is: `art` is no word of `start`."""
+        if self.whole_start and start > 0 and needs_blank(folded[start - 1]):
+            return False
+        end = start + len(self.text)
+        return not (self.whole_end and end < len(folded) and needs_blank(folded[end]))
 
 
 def parse_keyword(written: str) -> Keyword | None:
     """`refund` is a whole word, `refund*` the start of one, `*fund` its end; None when nothing is left to look for."""
     bare = written.strip()
-    open_start, open_end = bare.startswith("*"), bare.endswith("*")
     text = fold(bare.strip("*"))
-    return Keyword(text, open_start, open_end) if text else None
+    if not text:
+        return None
+    return Keyword(text, needs_blank(text[0]) and not bare.startswith("*"), needs_blank(text[-1]) and not bare.endswith("*"))
 
 
 class KeywordFinder:
@@ -38,10 +56,7 @@ class KeywordFinder:
     def __init__(self, keywords: Sequence[Keyword]) -> None:
         by_text: dict[str, list[tuple[int, bool, bool]]] = {}
         for number, keyword in enumerate(keywords):
-            text = keyword.text
-            whole_start = not keyword.open_start and needs_blank(text[0])
-            whole_end = not keyword.open_end and needs_blank(text[-1])
-            by_text.setdefault(text, []).append((number, whole_start, whole_end))
+            by_text.setdefault(keyword.text, []).append((number, keyword.whole_start, keyword.whole_end))
         texts, meanings = list(by_text), list(by_text.values())
         self._parts = [(_build(texts[at : at + _AT_ONCE]), meanings[at : at + _AT_ONCE]) for at in range(0, len(texts), _AT_ONCE)]
 
@@ -51,8 +66,8 @@ class KeywordFinder:
         last = len(folded)
         for automaton, meanings in self._parts:
             for index, start, end in automaton.find_matches_as_indexes(folded, overlapping=True):
-                for number, whole_start, whole_end in meanings[index]:
-                    if whole_start and start > 0 and needs_blank(folded[start - 1]):
+                for number, whole_start, whole_end in meanings[index]:  # as `Keyword.fits`, without a call for each of a hundred matches
+                    if whole_start and start and needs_blank(folded[start - 1]):
                         continue
                     if whole_end and end < last and needs_blank(folded[end]):
                         continue

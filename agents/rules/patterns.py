@@ -14,7 +14,7 @@ MAX_PROGRAM = 500
 _MAX_MEM = 1 << 20
 """Bytes that one pattern's automaton may take: a thousand of them stay below 1 GiB even when each one is at its worst."""
 
-_AT_ONCE = 100
+_AT_ONCE = 250
 """Patterns in one filter. Building one holds the interpreter for about 2 ms, and the event loop must not wait longer while rules are read again."""
 
 _OPTIONS = re2.Options()
