@@ -46,5 +46,4 @@ def open_encoder(wanted: str) -> Encoder:
 def normalise(rows: Vectors) -> Vectors:
     """Rows of length 1; a zero row stays zero."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    normal: Vectors = rows / np.where(lengths == 0, 1, lengths)
-    return normal.astype(np.float32, copy=False)
+    return (rows / np.where(lengths == 0, 1, lengths)).astype(np.float32)

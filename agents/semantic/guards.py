@@ -9,14 +9,14 @@ import msgspec
 
 from agents.semantic.language import fold, is_chinese, words_of
 from agents.semantic.lexicon import asks, join_verbs, members, opposites, read_lexicon, units
-from agents.semantic.meanings import content_words
+from agents.semantic.meanings import find_meanings, have_swapped
 from agents.semantic.names import find_names
 from agents.semantic.numerals import find_numbers, spell_digits
 from agents.semantic.relations import find_actors, find_relations
 
 
 class Signature(msgspec.Struct, frozen=True):
-    """What a text pins down. Two texts may share an answer only when these are equal, `words` aside."""
+    """What a text pins down. Two texts may share an answer only when these are equal; for the last two see `difference`."""
 
     chinese: bool
     numbers: tuple[str, ...]
@@ -34,9 +34,12 @@ class Signature(msgspec.Struct, frozen=True):
     asks: frozenset[str]
     words: frozenset[str]
     """What is left of the text without words that carry no meaning, synonyms as one. One may say more than the other, but not both something else."""
+    order: tuple[str, ...]
+    """The same words as they follow each other; two texts must not be alike but for two parts that have changed places."""
 
 
 GUARDS = tuple(Signature.__struct_fields__)
+EQUAL = tuple(name for name in GUARDS if name not in ("words", "order"))
 
 
 def signature(text: str) -> Signature:
@@ -45,6 +48,7 @@ def signature(text: str) -> Signature:
     spelled = spell_digits(folded)
     words = words_of(folded)
     flat = " ".join(words)
+    meanings = find_meanings(text)
     return Signature(
         chinese=is_chinese(text),
         numbers=find_numbers(spelled),
@@ -56,16 +60,19 @@ def signature(text: str) -> Signature:
         relations=find_relations(words, folded),
         actors=find_actors(flat),
         asks=find_asks(folded),
-        words=frozenset(content_words(text)),
+        words=meanings.words,
+        order=meanings.order,
     )
 
 
 def difference(one: Signature, other: Signature) -> str | None:
     """The first guard on which two signatures disagree; None when they agree on all."""
-    first = next((name for name in GUARDS if getattr(one, name) != getattr(other, name)), None)
-    if first == "words" and not (one.words - other.words and other.words - one.words):
-        return None
-    return first
+    equal = next((name for name in EQUAL if getattr(one, name) != getattr(other, name)), None)
+    if equal is not None:
+        return equal
+    if one.words - other.words and other.words - one.words:
+        return "words"
+    return "order" if have_swapped(one.order, other.order) else None
 
 
 _ENGLISH_NO = re.compile(

@@ -53,6 +53,6 @@ def features(text: str) -> dict[str, float]:
 
 def _chinese(run: str) -> dict[str, float]:
     """Characters and pairs of them: there are no spaces to tell words by."""
-    singles = {character: WORD * 0.6 for character in run}
+    singles = dict.fromkeys(run, WORD * 0.6)
     pairs = {run[at : at + 2]: WORD * 0.6 for at in range(len(run) - 1)}
     return singles | pairs

@@ -12,7 +12,7 @@ _SMALL = dict(
         range(20),
         strict=True,
     )
-)  # noqa: E501  # one row reads best
+)  # one row reads best
 _TENS = dict(zip("twenty thirty forty fifty sixty seventy eighty ninety".split(), range(20, 100, 10), strict=True))
 _SCALES = {"hundred": 100, "thousand": 1000, "million": 1_000_000, "billion": 1_000_000_000, "k": 1000, "grand": 1000}
 _ALONE = {"half": "0.5", "quarter": "0.25", "double": "x2", "twice": "x2", "triple": "x3", "dozen": "12", "couple": "2", "once": "x1", "thrice": "x3"}

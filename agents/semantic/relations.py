@@ -16,6 +16,8 @@ _MOVES = frozenset(
 _WISHES = frozenset("want like need have has had able go try how wish allow possibl suppos used way requir love prefer plan ready us".split())
 """In front of `to` and what somebody wants to do."""
 
+_DETERMINERS = frozenset("a an the my your our his her their this that these those it him them".split())
+
 _MARKS = {
     "from": "from",
     "into": "to",
@@ -34,6 +36,9 @@ _MARKS = {
 _THING = rf"[{CJK}a-z\d]"
 _BEHIND = "转发打汇寄送付借还充改换调说讲看用买卖存"
 """Where the word behind a person begins."""
+
+_HAND_ON = "转汇发寄送打借付还买卖退"
+"""With these somebody is given something; in `给花浇水` nobody is."""
 
 _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
@@ -73,9 +78,17 @@ def _english(words: list[str]) -> list[tuple[str, str]]:
         mark = _MARKS.get(word) or (
             "to" if word == "to" and moves and (place == 0 or words[place - 1] not in _WISHES) else "for" if word in ("with", "for") and swaps else None
         )
-        if mark is not None and (thing := _next_thing(words, place + 1)) is not None and thing not in _MOVES:
+        if word == "to" and _is_infinitive(words, place):
+            continue
+        if mark is not None and (thing := _next_thing(words, place + 1)) is not None and not (word == "to" and thing in _MOVES):
             found.append((mark, thing))
     return found
+
+
+def _is_infinitive(words: list[str], place: int) -> bool:
+    """`to borrow a book`, and not `to the library`: what follows has an object of its own."""
+    behind = words[place + 1 : place + 3]
+    return len(behind) == 2 and behind[0] not in _DETERMINERS and behind[1] in _DETERMINERS  # noqa: PLR2004  # a verb and what begins its object
 
 
 def _next_thing(words: list[str], start: int) -> str | None:
@@ -100,7 +113,8 @@ def _chinese(folded: str) -> list[tuple[str, str]]:
         for match in pattern.finditer(folded):
             source, target = _trim(match[1]), _trim(match[2])
             found += [(f"{name} off", source[-2:]), (f"{name} on", target[:2])]
-    found += [(match[1], match[2].rstrip(_BEHIND) or match[2]) for match in _BY.finditer(folded)]
+    hands_on = any(verb in folded for verb in _HAND_ON)
+    found += [(match[1], match[2].rstrip(_BEHIND) or match[2]) for match in _BY.finditer(folded) if match[1] != "给" or hands_on]
     found += [(match[2], match[1]) for match in _ORDER.finditer(_NO_ORDER.sub(" ", folded))]
     return found
 
