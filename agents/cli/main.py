@@ -28,6 +28,7 @@ COMMANDS = {
     "topics": ("agents.cli.topics:app", "Create and check the topics."),
     "models": ("agents.cli.models:app", "Pull, inspect, measure and compare models."),
     "config": ("agents.cli.config:app", "Write, check and show the settings."),
+    "rules": ("agents.cli.rules:app", "Check rules, and run their examples."),
 }
 """Every command by the path of what runs it, so that its imports wait until it is called; the order is that of a first acquaintance."""
 
@@ -35,6 +36,7 @@ GROUP_EXAMPLES = {
     "topics": "answerby topics create -c answerby.toml",
     "models": "answerby models pull smollm2-135m",
     "config": "answerby config init answerby.toml",
+    "rules": "answerby rules check rules.toml",
 }
 
 

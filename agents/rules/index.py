@@ -53,6 +53,7 @@ class RuleSet:
         ordered = sorted(rules, key=lambda one: -one.rule.priority)
         self.text_chars = text_chars
         self.count = len(ordered)
+        self._by_name = {one.rule.name: one for one in ordered}
         self._by_when = {when: _Index([one for one in ordered if one.rule.when == when], text_chars) for when in ("always", "degraded")}
 
     def match(
@@ -67,9 +68,19 @@ class RuleSet:
         index = self._by_when[when]
         return None if index.empty else index.first(index.view(text, scenario, locale, state), work)
 
-    def view(self, text: str, *, scenario: str, locale: str, state: Mapping[str, Any], when: When) -> View:
-        """What the rules of `when` see of a message; to tell why one did not answer."""
-        return self._by_when[when].view(text, scenario, locale, state)
+    def why_not(self, name: str, text: str, *, scenario: str, locale: str, state: Mapping[str, Any]) -> str:
+        """Why the rule `name` does not answer, as words for who wrote it."""
+        rule = self._by_name[name]
+        view = self._by_when[rule.rule.when].view(text, scenario, locale, state)
+        failing = rule.failing(view)
+        if failing is not None:
+            return f"match.{failing} does not hold"
+        if rule.pattern is not None and rule.pattern.search(view.raw or b"") is None:
+            return "match.pattern does not match"
+        if rule.say(view) is None:
+            return "a value that its answer speaks of is missing"
+        winner = self.match(text, scenario=scenario, locale=locale, state=state, when=rule.rule.when)
+        return f"rule {winner.rule} answers first" if winner is not None else "the patterns above it take too long for this text"
 
 
 class _Index:
