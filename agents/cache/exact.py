@@ -22,13 +22,13 @@ person called wrong; `shared_late` is a wait for the shared store that ran out, 
 
 Count = Callable[[CacheEvent], None]
 
-SLOT_BYTES = 600
-"""Of an answer beside its own bytes: key, slot, their places in two tables. Measured with tracemalloc: 480; without it many short answers would take
-several times `cache.max_bytes`."""
+SLOT_BYTES = 300
+"""Of an answer beside its own bytes: key, slot and their place in the table. Measured: 250; without it many short answers would take several times
+`cache.max_bytes`."""
 
 NOTES_PER_ENTRY = 4
 """Events remembered for each answer that may be kept, 250 bytes each: feedback on one that is forgotten evicts nothing. At the default of
-10,000 answers that is 10 MB beside them, and the last 40,000 events that had a kept answer."""
+10,000 answers that is 10 MB beside `cache.max_bytes`, and the last 40,000 events that had a kept answer."""
 
 MAX_CLOSED = 10_000
 """Questions whose answer was called wrong: above it the oldest may be answered from the cache again."""

@@ -33,17 +33,19 @@ _PLAIN |= dict.fromkeys((0x00A0, 0x2007, 0x202F, 0x3000), " ") | dict.fromkeys((
 
 # Every repeat is bounded and starts at a character that its predecessor cannot take, so a search takes time in proportion to the text.
 _EMAIL = re.compile(r"[A-Za-z0-9._%+'-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}")
-_DIGITS = re.compile(r"(?<![0-9])[0-9](?:[ .-]?[0-9]){12,40}(?![0-9])")
+_DIGITS = re.compile(r"(?<![0-9])[0-9]{3,19}(?:[ -][0-9]{2,8}){0,6}(?![0-9])")
 _CHINESE_ID = re.compile(r"(?<![0-9A-Za-z])[1-9][0-9]{5}((?:18|19|20)[0-9]{6})[0-9]{3}[0-9Xx](?![0-9A-Za-z])")
 _US_SSN = re.compile(r"(?<![0-9-])(?!000|666|9)[0-9]{3}-(?!00)[0-9]{2}-(?!0000)[0-9]{4}(?![0-9-])")
-_IBAN = re.compile(r"(?<![0-9A-Za-z])[A-Za-z]{2}[0-9]{2}(?: ?[0-9A-Za-z]){11,30}")
+_IBAN_START = re.compile(r"(?<![0-9A-Za-z])[A-Za-z]{2}[0-9]{2}(?= ?[0-9A-Za-z])")
+_IBAN = re.compile(r"[A-Za-z]{2}[0-9]{2}(?: ?[0-9A-Za-z]){11,30}")
 _PHONES = (
     re.compile(r"(?<![0-9A-Za-z])(?:\+|00(?=[1-9]))[0-9](?:[ ().-]{0,2}[0-9]){6,14}(?![0-9])"),
     re.compile(r"(?<![0-9])(?:86[ -]?)?1[3-9][0-9](?:[ -]?[0-9]{4}){2}(?![0-9])"),
     re.compile(r"(?<![0-9])0[0-9]{2,3}[ -]?[0-9]{7,8}(?![0-9])"),
-    re.compile(r"(?<![0-9.])(?:\([0-9]{2,5}\)[ .-]?|[0-9]{2,5}[ .-])[0-9]{3,4}[ .-][0-9]{4}(?![0-9]|[.-][0-9])"),
+    re.compile(r"(?<![0-9.])(?<![0-9][ -])(?:\([0-9]{2,5}\)[ .-]?|[0-9]{2,5}[ .-])[0-9]{3,4}[ .-][0-9]{4}(?![ .-]?[0-9])"),
     re.compile(
-        r"(?i)(?:phone|mobile|cell|tel|call|fax|whatsapp|wechat|电话|手机|致电|拨打|座机|联系方式|微信)[^0-9\n]{0,16}[0-9](?:[ ().-]{0,2}[0-9]){6,14}(?![0-9])"
+        r"(?i)(?:(?<![a-z])(?:phone|mobile|cell|tel|call|fax|whatsapp|wechat)|电话|手机|致电|拨打|座机|联系方式|微信)"
+        r"[^0-9\n]{0,16}[0-9](?:[ ().-]{0,2}[0-9]){6,14}(?![0-9])"
     ),
 )
 """International; mainland mobiles; mainland landlines; national ones written in groups; any number that the words before it call one."""
@@ -75,8 +77,9 @@ def _search(text: str) -> Iterator[Personal]:
     yield from (Personal("national_id", *found.span()) for found in _US_SSN.finditer(plain))
     for found in _DIGITS.finditer(plain):
         yield from _cards(found)
-    for found in _IBAN.finditer(plain):
-        yield from _ibans(found)
+    for start in _IBAN_START.finditer(plain):
+        if found_there := _IBAN.match(plain, start.start()):
+            yield from _ibans(found_there)
 
 
 def _is_date(digits: str) -> bool:
@@ -89,6 +92,8 @@ def _is_date(digits: str) -> bool:
 
 def _cards(run: re.Match[str]) -> Iterator[Personal]:
     """Cards in a run of digits: it may go on with an expiry date or a check code, so each group may be the first or the last."""
+    if len(run[0]) < _CARD_LENGTHS.start:
+        return
     groups = [(group.start() + run.start(), group[0]) for group in re.finditer("[0-9]+", run[0])]
     for index, (start, _digits) in enumerate(groups):
         number = ""

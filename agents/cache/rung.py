@@ -12,7 +12,7 @@ import msgspec
 from agents.cache.backing import Backing
 from agents.cache.exact import NOTES_PER_ENTRY, CacheEvent, Count, Entry, ExactStore, Note, Notes, Slot, entry_of, event_digest, load_entry
 from agents.cache.flight import Flight, Flights, follow
-from agents.cache.key import Identifier, Identity, ModelOf, repeats_hidden
+from agents.cache.key import MAX_ANSWER_CHARS, Identifier, Identity, ModelOf, repeats_hidden
 from agents.cache.personal import holds_personal
 from agents.cache.shared import SharedStore
 from agents.ladder import Budget, Declined, Given, ModelTimes, Question
@@ -31,6 +31,9 @@ RECHECK_S = 2.0
 
 MAX_OPEN = 10_000
 """Walks whose end is awaited; more events than that are never in flight. Beyond it the oldest is let go, and those who wait for it with it."""
+
+
+_AT_ONCE = ModelTimes()
 
 
 def count_nothing(_event: CacheEvent) -> None:
@@ -84,7 +87,7 @@ class CacheRung:
         return len(self._kept)
 
     @property
-    def bytes(self) -> int:
+    def size_bytes(self) -> int:
         """Of them together, at most `cache.max_bytes`."""
         return self._kept.bytes
 
@@ -234,7 +237,8 @@ class CacheRung:
             return None
         value = entry_of(given, identity.writer, self._clock.wall_ms())
         is_whole = given.data is None or _data_of(value) == given.data
-        if not (identity.is_pure and is_whole) or holds_personal(given.text) or repeats_hidden(question, given.text):
+        is_short = len(given.text) <= MAX_ANSWER_CHARS
+        if not (identity.is_pure and is_whole and is_short) or holds_personal(given.text) or repeats_hidden(question, given.text):
             self._count("refused")
             return None
         if not self._kept.put(identity.key, value, identity.ttl_s):
@@ -246,7 +250,7 @@ class CacheRung:
         self._note(question, identity)
         return value
 
-    def _give(self, question: Question, identity: Identity, value: bytes, how: CacheEvent, waited: ModelTimes = ModelTimes()) -> Given:  # noqa: B008  # frozen
+    def _give(self, question: Question, identity: Identity, value: bytes, how: CacheEvent, waited: ModelTimes = _AT_ONCE) -> Given:
         entry = load_entry(value)
         assert entry is not None  # written here, or looked at when it came
         self._count(how)

@@ -67,8 +67,6 @@ class RedisStore:
                 retry=Retry(NoBackoff(), 0),
                 max_connections=2,
                 protocol=2,
-                lib_name=None,
-                lib_version=None,
             )
         except ValueError as error:
             raise ConfigError("cache.shared", f"is no address ({error})", "write redis://HOST:PORT/0 or rediss://… for TLS") from None

@@ -1,0 +1,64 @@
+"""Personal data by its form, in English and Chinese texts, and the numbers that are none."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.cache.personal import PersonalKind, find_personal, holds_personal
+
+FOUND: tuple[tuple[str, PersonalKind, str], ...] = (
+    ("write to ann.lee+x@mail.example.com please", "email", "ann.lee+x@mail.example.com"),
+    ("邮箱是zhang_san@example.cn，谢谢", "email", "zhang_san@example.cn"),
+    ("邮箱：ｌｉ＠ｅｘａｍｐｌｅ．ｃｎ", "email", "ｌｉ＠ｅｘａｍｐｌｅ．ｃｎ"),
+    ("我的手机号是13812345678", "phone", "13812345678"),
+    ("联系 138 1234 5678 吧", "phone", "138 1234 5678"),
+    ("电话０１０－６２７５１２３４", "phone", "０１０－６２７５１２３４"),
+    ("reach me on +44 20 7946 0958.", "phone", "+44 20 7946 0958"),
+    ("it is (415) 555-2671, thanks", "phone", "(415) 555-2671"),
+    ("my phone number is 5552671", "phone", "phone number is 5552671"),
+    ("card 4111 1111 1111 1111 12/27", "card", "4111 1111 1111 1111"),
+    ("卡号6222020200112233446", "card", "6222020200112233446"),
+    ("5555-5555-5555-4444 123", "card", "5555-5555-5555-4444"),
+    ("身份证11010519900307123X", "national_id", "11010519900307123X"),
+    ("SSN 123-45-6789", "national_id", "123-45-6789"),
+    ("pay to DE89 3704 0044 0532 0130 00 today", "iban", "DE89 3704 0044 0532 0130 00"),
+    ("REF 12 AB12 GB29NWBK60161331926819", "iban", "GB29NWBK60161331926819"),
+)
+HARMLESS = (
+    "Open Monday to Friday, 09:00-17:30.",
+    "转账1000元，手续费2.5元",
+    "Version 2026.4.1 came out on 2026-11-30 at 10:15:00.",
+    "1,234,567.89 EUR for 12000 items",
+    "The hotel has 200 rooms and 1500 guests",
+    "order 2026113000017 of 3",
+    "4111 1111 1111 1112 is not a card's number",
+    "11010519901307123X has no thirteenth month",
+    "a@b and c @ d.com",
+    "π is 3.14159265358979",
+    "AB12 is a gate",
+)
+
+
+@pytest.mark.parametrize(("text", "kind", "shown"), FOUND)
+def test_each_kind_is_found_where_it_stands(text: str, kind: PersonalKind, shown: str) -> None:
+    """Kind and place are those of the text as it came, full-width signs included."""
+    finds = [(found.kind, text[found.start : found.end]) for found in find_personal(text)]
+    assert (kind, shown) in finds
+    assert holds_personal(text)
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_other_numbers_are_none(text: str) -> None:
+    """Dates, amounts, versions and numbers with a wrong check digit are not personal."""
+    assert find_personal(text) == ()
+    assert not holds_personal(text)
+
+
+@given(st.text(alphabet="0123456789 -.()+@aZ电话", max_size=300))
+def test_any_text_can_be_searched(text: str) -> None:
+    """Finds lie within the text, and the quick answer is the same as the long one."""
+    finds = find_personal(text)
+    assert all(0 <= found.start < found.end <= len(text) for found in finds)
+    assert holds_personal(text) == bool(finds)
