@@ -68,8 +68,8 @@ class RedisStore:
                 max_connections=2,
                 protocol=2,
             )
-        except ValueError as error:
-            raise ConfigError("cache.shared", f"is no address ({error})", "write redis://HOST:PORT/0 or rediss://… for TLS") from None
+        except ValueError:  # its text may quote a piece of a password that was not escaped
+            raise ConfigError("cache.shared", "is no address", "write redis://HOST:PORT/0, or rediss://… for TLS; signs like / in a password as %2F") from None
 
     async def get_many(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """All in one round trip. GETRANGE, not GET: what a stranger put there may be of any size; of another type it counts as nothing."""

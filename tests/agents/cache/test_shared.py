@@ -184,8 +184,10 @@ def test_the_fake_fails_to_order() -> None:
 def test_the_setting_says_whether_there_is_one() -> None:
     """No address, no store; what is no address is a wrong setting."""
     assert open_shared_store(Cache()) is None
-    with pytest.raises(ConfigError, match=r"cache\.shared"):
-        open_shared_store(Cache(shared="localhost:6379"))
+    for address in ("localhost:6379", "redis://:secret/more@localhost"):
+        with pytest.raises(ConfigError, match=r"cache\.shared") as raised:
+            open_shared_store(Cache(shared=address))
+        assert "secret" not in str(raised.value)
 
     async def going() -> SharedStore | None:
         store = open_shared_store(Cache(shared="redis://127.0.0.1:1/0"))
