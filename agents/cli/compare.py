@@ -80,7 +80,7 @@ class _Wanted:
 
 def _choose(models: str | None, loaded: Loaded) -> list[_Wanted]:
     """The models that are named; else the settings' own, when there are any, and every pulled one that they do not use."""
-    from agents.models.registry import list_names, models_folder
+    from agents.models.registry import list_language_models, models_folder
 
     entries = {model.name: _Wanted(model.name, model) for model in loaded.settings.models}
     if models is not None:
@@ -89,7 +89,7 @@ def _choose(models: str | None, loaded: Loaded) -> list[_Wanted]:
     else:
         own = list(entries.values()) if any(key.startswith("models") for key in loaded.origins) else []
         chosen = own + [
-            _Wanted(name, _as_entry(name)) for name in list_names() if name not in {one.model.path for one in own if one.model.engine != "scripted"}
+            _Wanted(name, _as_entry(name)) for name in list_language_models() if name not in {one.model.path for one in own if one.model.engine != "scripted"}
         ]
     if not chosen:
         msg = f"no models in {models_folder()}: run `answerby models pull smollm2-135m`"

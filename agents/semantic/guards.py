@@ -95,11 +95,13 @@ def _sayings() -> re.Pattern[str]:
 
 
 _CLAUSE = re.compile(
-    r"(?:^|[,.!?;:]|\b(?:me|know|wondering|wonder|say|ask|explain|and|so|hi|hello|please|from|by|at|for|to|with|until|since|remember|check|see|is|find out)) ?(?P<ask>when|who|whom|whose|where|why)\b"
+    r"(?:^|[,.!?;:]|\b(?:me|know|wondering|wonder|say|ask|explain|and|so|hi|hello|please|from|by|at|for|to|with|until|since|remember|check|see|is|find out))"
+    r" ?(?P<ask>when|who|whom|whose|where|why)\b"
 )
 _RELATIVE = ("when", "who", "whom", "whose", "where", "why")
 _BY_HAND = re.compile(
-    r"\bwhere (?:can|do|should|could|would|to) ?(?:i|we|you|one)? ?(?:go to )?(?:change|view|see|check|update|edit|set|turn|enable|disable|activate|delete|reset|cancel|modify|manage|switch|adjust)"
+    r"\bwhere (?:can|do|should|could|would|to) ?(?:i|we|you|one)? ?(?:go to )?"
+    r"(?:change|view|see|check|update|edit|set|turn|enable|disable|activate|delete|reset|cancel|modify|manage|switch|adjust)"
     r"|(?:在)?(?:哪里|哪儿|哪|什么地方)(?:可以|能|才能)?(?:修改|更改|查看|查询|看|设置|开启|关闭|开通|取消|改|管理|调整|删除|注销|重置)"
 )
 

@@ -1,4 +1,4 @@
-"""Questions already answered, as rows of one matrix for each tenant, scenario and language, bounded and searched in one product; what counts as a hit is `rung`."""
+"""Questions already answered, as rows of a matrix for each tenant, scenario and language, bounded and searched at once; who asks it is `rung`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from agents.semantic.encoder import Vectors
+from agents.semantic.encoder import ROUNDING, Vectors
 from agents.semantic.guards import Signature, difference
 from schemas.responses import AnswerFinish, ModelRef
 
@@ -103,7 +103,7 @@ class Index:
         if count == 0:
             return Miss(0.0, None)
         near = self._rows[:count] @ asked.vector
-        rows = np.flatnonzero(near >= threshold)
+        rows = np.flatnonzero(near >= threshold - ROUNDING)
         if rows.size > CANDIDATES:
             rows = rows[np.argpartition(near[rows], -CANDIDATES)[-CANDIDATES:]]
         guard: str | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 from agents.semantic.lexicon import idioms
@@ -40,8 +41,7 @@ _HOURS_OF_HALF_DAY = 12
 def spell_digits(folded: str) -> str:
     """A folded text with Chinese numerals, grouped digits, suffixes and times of day in plain digits."""
     text = folded
-    for saying in _sayings():
-        text = text.replace(saying, " ")
+    text = _sayings().sub(" ", text)
     text = _GROUPED.sub("", text)
     text = re.sub(r"百分之([零〇一二两三四五六七八九十百\d.]+)", r"\1%", text)
     text = _SUFFIXED.sub(lambda match: f"{match[1]}{_spaced(match[2])}", text)
@@ -68,6 +68,10 @@ def find_numbers(spelled: str) -> tuple[str, ...]:
             continue
         if run and token == "and" and run[-1] in _SCALES:
             continue
+        if run and token == "percent":
+            found += [f"{number}%" for number in _close(run)]
+            run = []
+            continue
         if run and re.fullmatch(r"\d+(\.\d+)?", token) is None:
             found += _close(run)
             run = []
@@ -82,8 +86,18 @@ def find_numbers(spelled: str) -> tuple[str, ...]:
     return () if found == ["1"] and _ONE.search(text) else tuple(found)
 
 
-def _sayings() -> tuple[str, ...]:
-    return tuple(saying for saying in idioms() if not saying.isascii())
+@functools.cache
+def _sayings() -> re.Pattern[str]:
+    """Chinese sayings; one that begins or ends with a numeral is none inside a longer numeral (`八万一千` holds no `万一`)."""
+    numeral = f"[{''.join((*_DIGITS, *_POWERS))}\\d]"
+    found = sorted((saying for saying in idioms() if not saying.isascii()), key=len, reverse=True)
+    return re.compile("|".join(_outside_numerals(saying, numeral) for saying in found))
+
+
+def _outside_numerals(saying: str, numeral: str) -> str:
+    before = f"(?<!{numeral})" if re.match(numeral, saying) else ""
+    behind = f"(?!{numeral}|钟)" if re.match(numeral, saying[-1]) or saying == "十分" else ""
+    return before + saying + behind
 
 
 def _close(run: list[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""A learned encoder in OpenVINO: the pulled one, or a folder of the user's own; the one without a model is `ngrams`. Only this file of the semantic cache knows openvino."""
+"""A learned encoder in OpenVINO: the pulled one, or a folder of the user's own; the one without a model is `ngrams`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ONE_THREAD = {"INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1, "PERFORMANCE_HINT":
 
 
 class OpenVinoEncoder:
-    """Sentences to the mean of their tokens' last states, beside their words. Reads English; a text in Chinese goes by its words alone unless the tokenizer came with the folder."""
+    """Sentences to the mean of their tokens' last states, beside their words. A Chinese text goes by its words alone unless the folder brings a tokenizer."""
 
     def __init__(self, folder: Path) -> None:
         """Load and compile, some 0.5 s.

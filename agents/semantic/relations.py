@@ -9,7 +9,8 @@ from agents.semantic.language import CJK, stem
 from agents.semantic.lexicon import actors, read_lexicon
 
 _MOVES = frozenset(
-    "transf convert translat switch chang mov send upgrad downgrad migrat fly exchang turn ship deliv deliver forward copy travel driv swap compar tur transfer".split()
+    "transf transfer convert translat switch chang mov send upgrad downgrad migrat fly exchang turn ship deliv deliver forward copy travel driv swap compar"
+    " tur".split()
 )
 """Stems behind which `to` leads to a place or a thing, and not to what somebody wants to do."""
 

@@ -1,0 +1,144 @@
+"""The index: nothing crosses places, everything is bounded, and what was called wrong is gone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.semantic.guards import signature
+from agents.semantic.index import MAX_GIVEN, Answer, Asked, Hit, Indexes, Miss
+from agents.semantic.ngrams import NgramEncoder
+from schemas.responses import ModelRef
+
+ENCODER = NgramEncoder()
+HOME = ("a", "faq", "en")
+
+
+def asked(text: str, place: tuple[str, str, str] = HOME, ground: bytes = b"g") -> Asked:
+    """A question as the rung hands it over."""
+    return Asked(place, ground, signature(text), ENCODER.encode([text])[0])
+
+
+def said(text: str) -> Answer:
+    """An answer."""
+    return Answer(text, None, "stop", ModelRef("m", "1"))
+
+
+def indexes(**changed: Any) -> Indexes:
+    """Small ones."""
+    return Indexes(ENCODER.size, **{"entries": 3, "indexes": 3, "max_bytes": 1 << 24, **changed})
+
+
+def text_of(found: Hit | Miss) -> str | None:
+    """What would be said."""
+    return found.entry.answer.text if isinstance(found, Hit) else None
+
+
+def test_the_same_meaning_is_found() -> None:
+    """By other words of the same meaning."""
+    kept = indexes()
+    kept.put(asked("How do I cancel my order?"), said("Press cancel."), ("a", "e1", "s"), 1.0)
+    assert text_of(kept.search(asked("Can you tell me how to cancel an order?"), 0.9, 0.0)) == "Press cancel."
+
+
+def test_a_guard_holds_back_what_is_near() -> None:
+    """And its name is told."""
+    kept = indexes()
+    kept.put(asked("转账100元"), said("好"), ("a", "e1", "s"), 1.0)
+    found = kept.search(asked("转账1000元"), 0.1, 0.0)
+    assert isinstance(found, Miss)
+    assert found.guard == "numbers"
+
+
+@given(st.sampled_from(["a", "b"]), st.sampled_from(["faq", "shop"]), st.sampled_from(["en", "zh"]), st.sampled_from([b"g", b"h"]))
+def test_nothing_crosses_places_or_grounds(tenant: str, scenario: str, language: str, ground: bytes) -> None:
+    """Another tenant, scenario, language, model or context never gets the answer."""
+    kept = indexes()
+    kept.put(asked("How do I pay?"), said("By card."), ("a", "e1", "s"), 1.0)
+    found = kept.search(asked("How do I pay?", (tenant, scenario, language), ground), 0.5, 0.0)
+    assert isinstance(found, Hit) == ((tenant, scenario, language) == HOME and ground == b"g")
+
+
+def test_the_oldest_makes_room() -> None:
+    """An index is bounded, and forgets which events the old one was given to."""
+    kept = indexes()
+    for number in range(5):
+        kept.put(asked(f"What about {number + 2} crates?"), said(str(number)), ("a", f"e{number}", "s"), float(number))
+    assert len(kept) == 3
+    assert isinstance(kept.search(asked("What about 2 crates?"), 0.9, 0.0), Miss)
+    assert text_of(kept.search(asked("What about 6 crates?"), 0.9, 0.0)) == "4"
+    assert kept.evict("a", "e0", None) == 0
+
+
+def test_the_place_used_longest_ago_goes_first() -> None:
+    """Places are bounded, and looking is using."""
+    kept = indexes()
+    for tenant in "abc":
+        kept.put(asked("How do I pay?", (tenant, "faq", "en")), said(tenant), (tenant, "e", "s"), 1.0)
+    kept.search(asked("How do I pay?", ("a", "faq", "en")), 0.9, 0.0)
+    kept.put(asked("How do I pay?", ("d", "faq", "en")), said("d"), ("d", "e", "s"), 1.0)
+    assert [text_of(kept.search(asked("How do I pay?", (tenant, "faq", "en")), 0.9, 0.0)) for tenant in "abcd"] == ["a", None, "c", "d"]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(2, 60)), max_size=80))
+def test_bytes_stay_bounded(puts: list[tuple[str, int]]) -> None:
+    """Whatever is kept for whomever, the vectors take no more than they may."""
+    most = 64 * 4 * ENCODER.size
+    kept = indexes(entries=50, indexes=10, max_bytes=most)
+    vector = ENCODER.encode(["x"])[0]
+    one = signature("x")
+    for tenant, number in puts:
+        kept.put(Asked((tenant, "faq", "en"), b"g", one, vector), said("y"), (tenant, f"e{number}", "s"), 1.0)
+        assert kept.size_bytes <= most
+
+
+def test_what_is_too_old_is_no_hit() -> None:
+    """Entries stored before the given moment are passed over."""
+    kept = indexes()
+    kept.put(asked("How do I pay?"), said("By card."), ("a", "e1", "s"), 5.0)
+    assert isinstance(kept.search(asked("How do I pay?"), 0.9, 5.5), Miss)
+    assert isinstance(kept.search(asked("How do I pay?"), 0.9, 5.0), Hit)
+
+
+def test_a_wrong_answer_goes_by_any_event_that_had_it() -> None:
+    """By the one it came from, and by one that it was given to; another session's event of that id only when no session is named."""
+    for complains in ("e1", "e2"):
+        kept = indexes()
+        kept.put(asked("How do I pay?"), said("By card."), ("a", "e1", "s"), 1.0)
+        hit = kept.search(asked("How do I pay?"), 0.9, 0.0)
+        assert isinstance(hit, Hit)
+        kept.note_given(HOME, hit.entry, ("a", "e2", "t"))
+        assert kept.evict("b", complains, None) == 0
+        assert kept.evict("a", complains, "nobody") == 0
+        assert kept.evict("a", complains, None) == 1
+        assert len(kept) == 0
+        assert isinstance(kept.search(asked("How do I pay?"), 0.9, 0.0), Miss)
+
+
+def test_events_of_an_answer_are_bounded() -> None:
+    """The oldest events of an answer are forgotten, not the answer."""
+    kept = indexes()
+    kept.put(asked("How do I pay?"), said("By card."), ("a", "first", "s"), 1.0)
+    hit = kept.search(asked("How do I pay?"), 0.9, 0.0)
+    assert isinstance(hit, Hit)
+    for number in range(MAX_GIVEN):
+        kept.note_given(HOME, hit.entry, ("a", f"e{number}", "s"))
+    assert kept.evict("a", "first", None) == 0
+    assert kept.evict("a", "e0", None) == 1
+
+
+def test_a_freed_row_is_used_again() -> None:
+    """After evictions the matrix does not grow, and old vectors are not found."""
+    kept = indexes(entries=1000)
+    before = None
+    for number in range(200):
+        kept.put(asked(f"Where are {number + 2} crates?"), said(str(number)), ("a", f"e{number}", "s"), 1.0)
+        before = before or kept.size_bytes
+        assert kept.evict("a", f"e{number}", "s") == 1
+    assert kept.size_bytes == before
+    found = kept.search(asked("Where are 9 crates?"), 0.9, 0.0)
+    assert isinstance(found, Miss)
+    assert np.isclose(found.similarity, 0.0)
