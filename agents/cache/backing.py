@@ -164,6 +164,7 @@ class Backing:
 
     async def _read_batch(self) -> None:
         batch = list(self._wanted.items())[:BATCH]
+        began = time.monotonic()
         try:
             async with asyncio.timeout(CALL_S):
                 values = await self._store.get_many([key for key, _ in batch])
@@ -174,7 +175,7 @@ class Backing:
             self._wanted.pop(key, None)
             if not found.done():
                 found.set_result(value)
-        if self._up:
+        if self._up and time.monotonic() - began <= self._wait_s:
             self._late, self._patience, self._cool_s = 0, LATE_IN_A_ROW, COOL_S
 
     async def _revive(self) -> None:

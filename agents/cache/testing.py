@@ -20,6 +20,8 @@ class MemoryStore:
         """Refuses everything, as a server that is down does."""
         self.is_full = False
         """Refuses writes."""
+        self.delay_s = 0.0
+        """What each call takes."""
         self.answering = asyncio.Event()
         """Cleared, it lets everybody wait."""
         self.answering.set()
@@ -43,6 +45,8 @@ class MemoryStore:
     async def _begin(self) -> None:
         self.calls += 1
         await self.answering.wait()
+        if self.delay_s > 0:
+            await asyncio.sleep(self.delay_s)
         if self.is_gone:
             raise SharedStoreError("the store in memory is told to be gone")
 

@@ -151,6 +151,25 @@ def test_a_store_that_hangs_is_left_alone_after_one_wait(own_valkey: Server) -> 
     run(going())
 
 
+def test_a_store_that_is_always_too_slow_is_left_alone() -> None:
+    """Its answers come, but later than events wait: after a few waits nobody asks it any more, until it is quicker."""
+
+    async def going() -> None:
+        store = MemoryStore(SystemClock())
+        async with worker(store, HASTY) as cache:
+            await becomes(lambda: cache.rung.shared_up)
+            store.delay_s = 0.05
+            for number in range(20):
+                assert await cache.gives(question(f"question {number}?", settings=HASTY)) is None
+                await asyncio.sleep(0.06 if cache.rung.shared_up else 0.0)
+            assert not cache.rung.shared_up
+            assert 1 <= cache.counts["shared_late"] <= backing_module.LATE_IN_A_ROW
+            store.delay_s = 0.0
+            await becomes(lambda: cache.rung.shared_up)
+
+    run(going())
+
+
 def test_a_store_that_comes_back_is_used_again(own_valkey: Server) -> None:
     """Killed and started anew it is found by the background, without any event asking; wrong answers of the meantime are told to it."""
 

@@ -127,6 +127,20 @@ def test_a_server_without_rights_for_us_is_an_error(valkey: Server) -> None:
     run(going())
 
 
+def test_a_user_with_two_rights_is_enough(valkey: Server) -> None:
+    """What the guide tells an operator to allow is all that is used."""
+    with valkey.client() as client:
+        client.execute_command("ACL", "SETUSER", "answerby", "on", ">pw", "~answerby:cache:*", "+set", "+getrange")
+
+    async def going() -> None:
+        store = RedisStore(valkey.url.replace("redis://", "redis://answerby:pw@"))
+        await store.put(KEY, b"yes", 60, replace=True)
+        assert await store.get_many([KEY]) == [b"yes"]
+        await store.close()
+
+    run(going())
+
+
 def test_a_server_that_is_killed_comes_back(own_valkey: Server) -> None:
     """While it is gone every call fails in bounded time, and the same client serves when it is there again."""
 
