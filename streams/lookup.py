@@ -121,9 +121,11 @@ async def _search(
     for group in groups:
         tops = {place: ends[place] for place in group if ends[place] > begins[place]}
         while tops:
+            if time.monotonic() >= until:
+                return NotFound(read, total)
             lows = {place: max(begins[place], top - WINDOW) for place, top in tops.items()}
             found, complete = await _read_window(consumer, lows, tops, wanted, until)
-            read += sum(tops[place] - lows[place] for place in tops)
+            read += sum(tops[place] - lows[place] for place in tops) if complete else 0
             if progress is not None:
                 progress(read, total)
             if found:
@@ -144,8 +146,6 @@ async def _read_window(
     found: list[tuple[Record, dict[str, Any]]] = []
     open_places = set(lows)
     while open_places:
-        if time.monotonic() >= until:
-            return found, False
         batches = await consumer.getmany(*open_places, timeout_ms=_POLL_MS)
         for place, messages in batches.items():
             for message in messages:
@@ -154,6 +154,8 @@ async def _read_window(
         for place in tuple(open_places):
             if await consumer.position(place) >= tops[place]:
                 open_places.discard(place)
+        if open_places and time.monotonic() >= until:  # not before a first read: the client does not survive being stopped between a seek and a fetch
+            return found, False
     return found, True
 
 
@@ -169,7 +171,7 @@ def _decoded(message: Any, wanted: Wanted) -> list[tuple[Record, dict[str, Any]]
 
 
 def _newest(found: list[tuple[Record, dict[str, Any]]]) -> Found:
-    record, response = max(found, key=lambda pair: pair[0].timestamp_ms)
+    record, response = max(found, key=lambda pair: (pair[0].timestamp_ms, pair[0].offset))
     mine = (str(response["tenant"]), str(response["session_id"]))
     others = {(str(other["tenant"]), str(other["session_id"])) for _, other in found} - {mine}
     return Found(record, response, tuple(sorted(others)))

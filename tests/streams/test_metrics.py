@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schemas.inference import Step
+from schemas.responses import Rung
 from streams.metrics import Metrics, Sample, parse_exposition
 
 
@@ -27,6 +28,33 @@ def test_what_is_rendered_reads_back() -> None:
     assert value_of(samples, "answerby_engine_resident_bytes", model='na"me\n\\', replica="0") == 5
     assert value_of(samples, "answerby_deadline_slack_seconds_bucket", le="-0.5") == 0
     assert value_of(samples, "answerby_deadline_slack_seconds_bucket", le="-0.2") == 1
+
+
+def test_each_step_of_a_walk_is_counted_and_timed_when_it_was_taken() -> None:
+    """A rung that was skipped took no time; the label for no reason is `none`."""
+    metrics = Metrics()
+    for _ in range(2):
+        metrics.observe_rung(Rung("cache", "skipped", 0.0, "no kept answer"), None)
+    metrics.observe_rung(Rung("main", "failed", 250.0, "gone"), "engine_unavailable")
+    samples = parse_exposition(metrics.render().decode())
+    assert value_of(samples, "answerby_rungs_total", rung="cache", verdict="skipped", reason="none") == 2
+    assert value_of(samples, "answerby_rungs_total", rung="main", verdict="failed", reason="engine_unavailable") == 1
+    assert value_of(samples, "answerby_rung_seconds_count", rung="main") == 1
+    assert value_of(samples, "answerby_rung_seconds_bucket", rung="main", le="0.2") == 0
+    assert value_of(samples, "answerby_rung_seconds_bucket", rung="main", le="0.3") == 1
+    assert value_of(samples, "answerby_rung_seconds_count", rung="cache") in (0, None)
+
+
+def test_a_breaker_is_counted_when_it_opens() -> None:
+    """Its state is a number, and what never opened has a zero."""
+    metrics = Metrics()
+    for state in ("closed", "open", "half_open", "open"):
+        metrics.set_breaker("main", state)
+    metrics.set_breaker("small", "closed")
+    samples = parse_exposition(metrics.render().decode())
+    assert value_of(samples, "answerby_breaker_state", model="main") == 2
+    assert value_of(samples, "answerby_breaker_opened_total", model="main") == 2
+    assert value_of(samples, "answerby_breaker_opened_total", model="small") == 0
 
 
 def test_what_is_no_exposition_is_refused() -> None:
