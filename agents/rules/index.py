@@ -19,8 +19,8 @@ from agents.templates import value_of
 When: TypeAlias = Literal["always", "degraded"]
 
 WORK_LIMIT = 1_000_000
-"""Bytes of text times instructions of the patterns searched in one match. A match ends there, the rules below unasked: 25 ms if every pattern is at its
-worst at once (25 ns a step, measured), 1 ms for ordinary ones. A text of 500 characters has room for 40 patterns of 50 instructions."""
+"""Bytes of text times sizes of the patterns searched in one match. A match ends there, the rules below unasked: 25 ms if every pattern is at its
+worst at once (25 ns a step, measured), 1 ms for ordinary ones. A text of 500 characters has room for 40 patterns of size 50."""
 
 LOOP_WORK = 200_000
 """The part of it that may be done on the event loop: 5 ms at its worst. What needs more is matched in a thread; RE2 lets other threads run meanwhile."""
@@ -133,7 +133,7 @@ class _Index:
             if rule.failing(view) is not None:
                 continue
             if rule.pattern is not None and view.raw is not None:
-                work -= rule.pattern.program * len(view.raw)
+                work -= rule.pattern.size * len(view.raw)
                 if work < 0:
                     return TooMuchWork()
             said = rule.say(view)

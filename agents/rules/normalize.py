@@ -6,8 +6,8 @@ import re
 import unicodedata
 from functools import lru_cache
 
-_INVISIBLE = re.compile("[\u00ad\u200b-\u200d\u2060\ufeff]")
-"""Soft hyphen, zero-width blanks and joiners: they break a word for a program and not for a reader."""
+_INVISIBLE = re.compile("[\u00ad\u200b-\u200d\u2060\ufeff\ud800-\udfff]")
+"""Soft hyphen, zero-width blanks and joiners: they break a word for a program and not for a reader. Half characters: no library takes them."""
 
 _UNSPACED = (
     (0x0E00, 0x0EFF),  # Thai, Lao

@@ -1,0 +1,180 @@
+"""Rules that follow their files: a right change is taken whole, a wrong one changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from agents.rules.live import LiveRules
+from schemas.errors import ConfigError
+from schemas.settings_ladder import Rules
+from tests.support import run
+
+Told = list[tuple[bool, int, str | None]]
+
+
+def text(*answers: str) -> str:
+    """A file of rules for `x`, the first of which answers."""
+    return "".join(f'[[rules]]\nname = "r{number}"\nmatch.any = ["x"]\nanswer.en = "{answer}"\n' for number, answer in enumerate(answers))
+
+
+def replace(file: Path, content: str) -> None:
+    """As editors and deployments do: write beside it, then rename."""
+    beside = file.with_suffix(".new")
+    beside.write_text(content, encoding="utf-8")
+    beside.replace(file)
+
+
+def overwrite(file: Path, content: str, times_ns: tuple[int, int] | None = None) -> None:
+    """In place, with the times that it is to have."""
+    file.write_text(content, encoding="utf-8")
+    if times_ns is not None:
+        os.utime(file, ns=times_ns)
+
+
+def times_of(file: Path) -> tuple[int, int]:
+    """Access and change, in nanoseconds."""
+    status = file.stat()
+    return status.st_atime_ns, status.st_mtime_ns
+
+
+def remove(file: Path) -> None:
+    """The file is gone."""
+    file.unlink()
+
+
+def said(live: LiveRules) -> str | None:
+    """What is answered now."""
+    found = live.current.match("x")
+    return found.text if found else None
+
+
+def looked(
+    tmp_path: Path, steps: Callable[[LiveRules, Path, Told], Awaitable[None]], *, reload_s: float = 3600, on_change: Callable[[], None] = lambda: None
+) -> None:
+    """Run `steps` with rules that follow a file and a list of what was told."""
+    file = tmp_path / "rules.toml"
+    file.write_text(text("old"), encoding="utf-8")
+    told: Told = []
+
+    def tell(ok: bool, rules: int, problem: str | None) -> None:
+        told.append((ok, rules, problem))
+        on_change()
+
+    async def going() -> None:
+        live = LiveRules(Rules(files=(str(file),), reload_s=reload_s), on_reload=tell)
+        await live.start()
+        try:
+            await steps(live, file, told)
+        finally:
+            await live.stop()
+
+    run(going())
+
+
+def test_change_is_taken_when_looked_at(tmp_path: Path) -> None:
+    """New rules are in force whole, and told once."""
+
+    async def steps(live: LiveRules, file: Path, told: Told) -> None:
+        before = live.current
+        assert not await live.look()
+        replace(file, text("new", "other"))
+        assert await live.look()
+        assert said(live) == "new"
+        assert before.match("x") is not None  # who holds the old set goes on with it
+        assert not await live.look()
+        assert told == [(True, 2, None)]
+
+    looked(tmp_path, steps)
+
+
+@pytest.mark.parametrize("wrong", ["[[rules]\n", text("{"), "", text("a").replace("match.any", "match.ayn")])
+def test_wrong_change_keeps_the_old_rules(tmp_path: Path, wrong: str) -> None:
+    """A wrong file is told once with its line and changes nothing; the next right one is taken."""
+
+    async def steps(live: LiveRules, file: Path, told: Told) -> None:
+        replace(file, wrong)
+        assert await live.look()
+        assert not await live.look()
+        assert said(live) == "old"
+        ((ok, rules, problem),) = told
+        assert not ok
+        assert rules == 1
+        assert problem is not None
+        assert problem.startswith(f"{file}:")
+        replace(file, text("mended"))
+        assert await live.look()
+        assert said(live) == "mended"
+        assert told[1:] == [(True, 1, None)]
+
+    looked(tmp_path, steps)
+
+
+def test_vanished_file_keeps_the_old_rules(tmp_path: Path) -> None:
+    """A file that is gone is a wrong change, not an end of the rules; back as it was, the rules are as they were."""
+
+    async def steps(live: LiveRules, file: Path, told: Told) -> None:
+        remove(file)
+        assert await live.look()
+        assert said(live) == "old"
+        assert told[0][:2] == (False, 1)
+        overwrite(file, text("back"))
+        assert await live.look()
+        assert said(live) == "back"
+
+    looked(tmp_path, steps)
+
+
+def test_change_within_one_tick_of_the_clock_is_seen(tmp_path: Path) -> None:
+    """Equal time, size and place do not hide other content while the file is young."""
+
+    async def steps(live: LiveRules, file: Path, told: Told) -> None:
+        overwrite(file, text("new"), times_of(file))
+        assert await live.look()
+        assert said(live) == "new"
+        assert len(told) == 1
+
+    looked(tmp_path, steps)
+
+
+def test_touched_file_is_no_change(tmp_path: Path) -> None:
+    """Another time alone compiles nothing and tells nobody."""
+
+    async def steps(live: LiveRules, file: Path, told: Told) -> None:
+        before = live.current
+        os.utime(file, ns=(1, 1))
+        assert not await live.look()
+        assert live.current is before
+        assert told == []
+
+    looked(tmp_path, steps)
+
+
+def test_files_are_looked_at_by_themselves(tmp_path: Path) -> None:
+    """Between start and stop a change is found without being asked for; afterwards it is not."""
+    changed = asyncio.Event()
+
+    async def steps(live: LiveRules, file: Path, told: Told) -> None:
+        await live.start()  # a second start is the first one
+        replace(file, text("new"))
+        async with asyncio.timeout(30):
+            await changed.wait()
+        assert said(live) == "new"
+        await live.stop()
+        await live.stop()
+        replace(file, text("newer"))
+        assert said(live) == "new"
+        assert told == [(True, 1, None)]
+
+    looked(tmp_path, steps, reload_s=0.1, on_change=changed.set)
+
+
+def test_start_with_wrong_rules_is_refused(tmp_path: Path) -> None:
+    """There are no old rules to keep yet."""
+    (tmp_path / "rules.toml").write_text("[[rules]\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"rules\.toml:1: not TOML"):
+        LiveRules(Rules(files=(str(tmp_path / "rules.toml"),)))
