@@ -56,7 +56,8 @@ class Entry(msgspec.Struct):
 
     ground: bytes
     signature: Signature
-    answer: Answer
+    answer: Answer | None
+    """None: a person called it wrong. The question is remembered as long as its answer would have been, so that the model's next one is not kept either."""
     at: float
     """When it was stored, in monotonic seconds."""
     given: deque[EventKey]
@@ -66,7 +67,12 @@ class Hit(msgspec.Struct, frozen=True):
     """An answer to a question that means the same."""
 
     entry: Entry
+    answer: Answer
     similarity: float
+
+
+class Closed(msgspec.Struct, frozen=True):
+    """A question that means the same has an answer that a person called wrong."""
 
 
 class Miss(msgspec.Struct, frozen=True):
@@ -97,7 +103,7 @@ class Index:
     def __iter__(self) -> Iterator[Entry]:
         return (entry for entry in self._entries if entry is not None)
 
-    def search(self, asked: Asked, threshold: float, since: float) -> Hit | Miss:
+    def search(self, asked: Asked, threshold: float, since: float) -> Hit | Closed | Miss:
         """The nearest entry that was stored after `since` and agrees with `asked` on everything."""
         count = len(self._entries)
         if count == 0:
@@ -113,7 +119,7 @@ class Index:
                 continue
             why = "context" if entry.ground != asked.ground else difference(entry.signature, asked.signature)
             if why is None:
-                return Hit(entry, float(near[row]))
+                return Closed() if entry.answer is None else Hit(entry, entry.answer, float(near[row]))
             guard = guard or why
         return Miss(float(near.max()), guard)
 
@@ -128,12 +134,6 @@ class Index:
         entry = self._entries[row] = Entry(asked.ground, asked.signature, answer, at, deque([event], MAX_GIVEN))
         self._order[row] = None
         return entry, gone
-
-    def remove(self, entry: Entry) -> None:
-        """Forget one entry; nothing when it is gone already."""
-        row = next((row for row, kept in enumerate(self._entries) if kept is entry), None)
-        if row is not None:
-            self._take(row)
 
     def _take(self, row: int) -> Entry:
         entry = self._entries[row]
@@ -172,7 +172,7 @@ class Indexes:
         """Of all vectors."""
         return sum(index.size_bytes for index in self._places.values())
 
-    def search(self, asked: Asked, threshold: float, since: float) -> Hit | Miss:
+    def search(self, asked: Asked, threshold: float, since: float) -> Hit | Closed | Miss:
         """See `Index.search`; only the place of `asked` is looked at."""
         index = self._places.get(asked.place)
         if index is None:
@@ -189,36 +189,38 @@ class Indexes:
         entry, gone = index.put(asked, answer, event, at)
         for old in gone:
             self._forget(old)
-        self._remember(event, asked.place, entry)
+        self._remember(event, entry)
         while len(self._places) > 1 and (len(self._places) > self._most or self.size_bytes > self._max_bytes):
             _, dropped = self._places.popitem(last=False)
             for entry in dropped:
                 self._forget(entry)
 
-    def note_given(self, place: Place, entry: Entry, event: EventKey) -> None:
+    def note_given(self, entry: Entry, event: EventKey) -> None:
         """The answer of `entry` was given to `event` too."""
+        if entry.answer is None or not entry.given:
+            return
         if len(entry.given) == MAX_GIVEN:
             self._drop(entry.given[0], entry)
         entry.given.append(event)
-        self._remember(event, place, entry)
+        self._remember(event, entry)
 
     def evict(self, tenant: str, event_id: str, session_id: str | None) -> int:
         """Forget every answer that came from this event or was given to it; how many there were. Without a session: of every one that has such an event."""
         found = [kept for kept in self._by_event.get((tenant, event_id), []) if session_id in (None, kept.session_id)]
         for kept in found:
-            index = self._places.get(kept.place)
-            if index is not None:
-                index.remove(kept.entry)
             self._forget(kept.entry)
+            kept.entry.answer = None
         return len(found)
 
-    def _remember(self, event: EventKey, place: Place, entry: Entry) -> None:
+    def _remember(self, event: EventKey, entry: Entry) -> None:
         tenant, event_id, session_id = event
-        self._by_event.setdefault((tenant, event_id), []).append(_Kept(session_id, place, entry))
+        self._by_event.setdefault((tenant, event_id), []).append(_Kept(session_id, entry))
 
     def _forget(self, entry: Entry) -> None:
+        """Let no event lead to it any more."""
         for event in entry.given:
             self._drop(event, entry)
+        entry.given.clear()
 
     def _drop(self, event: EventKey, entry: Entry) -> None:
         left = [kept for kept in self._by_event.get(event[:2], []) if kept.entry is not entry]
@@ -230,5 +232,4 @@ class Indexes:
 
 class _Kept(msgspec.Struct, frozen=True):
     session_id: str
-    place: Place
     entry: Entry

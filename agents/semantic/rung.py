@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -10,18 +11,18 @@ from typing import Literal
 
 import msgspec
 
-from agents.cache.key import Identifier, ModelOf, repeats_hidden
+from agents.cache.key import MAX_ANSWER_CHARS, Identifier, Identity, ModelOf, repeats_hidden
 from agents.cache.personal import holds_personal
 from agents.ladder import Budget, Declined, Given, Question
 from agents.semantic.encoder import Encoder, open_encoder
 from agents.semantic.encoder_thread import Encoded, EncoderThread
-from agents.semantic.index import Answer, Asked, Entry, EventKey, Hit, Indexes, Miss
+from agents.semantic.index import Answer, Asked, Closed, EventKey, Hit, Indexes, Miss
 from agents.semantic.language import is_chinese
 from schemas.deadline import Clock
 from schemas.settings import Settings
 
-SemanticEvent = Literal["hit", "miss", "guarded", "skipped", "busy", "stored", "evicted"]
-"""What happened, for the figures; `guarded` is a miss that only a guard kept from being a hit."""
+SemanticEvent = Literal["hit", "miss", "guarded", "skipped", "busy", "stored", "refused", "evicted"]
+"""What happened, for the figures; `guarded` is a miss that only a guard kept from being a hit, `refused` an answer not kept."""
 
 MAX_CHARS = 500
 """Longer texts are stories: no two mean the same, and reading one would hold the interpreter for more than the loop may wait (0.5 kB: about 2 ms)."""
@@ -37,9 +38,8 @@ class _Open(msgspec.Struct, frozen=True):
     question: Question
     """Held, so that no other question can have its identity meanwhile."""
     asked: Asked
-    keeps: bool
-    """Whether an answer may be kept under it."""
-    entry: Entry | None
+    identity: Identity
+    found: Hit | Closed | Miss
 
 
 def count_nothing(_event: SemanticEvent) -> None:
@@ -116,9 +116,9 @@ class SemanticCacheRung:
             return Declined("skipped", "the encoder is busy", None)
         text_language = "zh" if is_chinese(question.event.text or "") else ""
         place = (question.tenant, question.event.scenario, f"{_language(question.locale)}/{text_language}")
-        asked = Asked(place, ground[0], encoded.signature, encoded.vector)
+        asked = Asked(place, ground.key, encoded.signature, encoded.vector)
         found = self._indexes.search(asked, threshold, self._clock.monotonic() - self._settings.ttl_s)
-        self._remember(question, asked, ground[1], found.entry if isinstance(found, Hit) else None)
+        self._remember(question, _Open(question, asked, ground, found))
         return self._tell(found)
 
     def ended(self, question: Question, given: Given | None) -> None:
@@ -127,11 +127,14 @@ class SemanticCacheRung:
         if opened is None or opened.question is not question or given is None or self._indexes is None:
             return
         event = _event_key(question)
-        if given.outcome == "semantic_cache" and opened.entry is not None:
-            self._indexes.note_given(opened.asked.place, opened.entry, event)
-        elif given.outcome == "model" and given.reason is None and opened.keeps and given.model is not None and self._may_keep(question, given):
-            answer = Answer(given.text, given.data, given.finish_reason, given.model)
-            self._indexes.put(opened.asked, answer, event, self._clock.monotonic())
+        writer = opened.identity.writer
+        if given.outcome == "semantic_cache" and isinstance(opened.found, Hit):
+            self._indexes.note_given(opened.found.entry, event)
+        elif given.outcome == "model" and given.reason is None and given.model == writer and isinstance(opened.found, Miss):
+            if not opened.identity.is_pure or not _may_keep(question, given):
+                self._count("refused")
+                return
+            self._indexes.put(opened.asked, Answer(given.text, copy.deepcopy(given.data), given.finish_reason, writer), event, self._clock.monotonic())
             self._count("stored")
 
     def evict(self, event_id: str, tenant: str, session_id: str | None = None) -> int:
@@ -141,8 +144,8 @@ class SemanticCacheRung:
             self._count("evicted")
         return count
 
-    def _ground(self, question: Question) -> tuple[bytes, bool] | str:
-        """Digest of everything but the words, and whether an answer may be kept; or in a few words why the question is not looked up.
+    def _ground(self, question: Question) -> Identity | str:
+        """Digest of everything but the words; or in a few words why the question is not looked up.
 
         It is the exact cache's key of an empty text: tenant, scenario, model, policy, locale, options and context, by the same rules.
         """
@@ -155,8 +158,7 @@ class SemanticCacheRung:
             return "personal data in the question"
         scenario = msgspec.structs.replace(question.scenario, cache=msgspec.structs.replace(question.scenario.cache, ttl_s=1.0))
         event = msgspec.structs.replace(question.event, text="")
-        identity = self._identifier.identify(msgspec.structs.replace(question, event=event, scenario=scenario))
-        return identity if isinstance(identity, str) else (identity.key, identity.is_pure)
+        return self._identifier.identify(msgspec.structs.replace(question, event=event, scenario=scenario))
 
     async def _encode(self, text: str, budget: Budget) -> Encoded | None:
         job = self._thread.encode(text)
@@ -174,23 +176,34 @@ class SemanticCacheRung:
         self._observe(encoded.seconds)
         return encoded
 
-    def _remember(self, question: Question, asked: Asked, keeps: bool, entry: Entry | None) -> None:
-        self._open[id(question)] = _Open(question, asked, keeps, entry)
+    def _remember(self, question: Question, opened: _Open) -> None:
+        self._open[id(question)] = opened
         if len(self._open) > MAX_OPEN:
             self._open.popitem(last=False)
 
-    def _tell(self, found: Hit | Miss) -> Given | Declined:
+    def _tell(self, found: Hit | Closed | Miss) -> Given | Declined:
+        if isinstance(found, Closed):
+            self._count("skipped")
+            return Declined("skipped", "a kept answer was called wrong", None)
         if isinstance(found, Miss):
             self._count("miss" if found.guard is None else "guarded")
             near = f", the nearest at {found.similarity:.2f}" if found.similarity > 0 else ""
             return Declined("skipped", f"a miss{near}" if found.guard is None else f"a miss, {found.guard} differ", None)
         self._count("hit")
-        answer = found.entry.answer
+        answer = found.answer
         age = max(0.0, self._clock.monotonic() - found.entry.at)
-        return Given("semantic_cache", answer.text, answer.data, answer.finish_reason, answer.model, why=f"similarity {found.similarity:.2f}, {age:.0f} s old")
+        return Given(
+            "semantic_cache",
+            answer.text,
+            copy.deepcopy(answer.data),
+            answer.finish_reason,
+            answer.model,
+            why=f"similarity {found.similarity:.2f}, {age:.0f} s old",
+        )
 
-    def _may_keep(self, question: Question, given: Given) -> bool:
-        return not holds_personal(given.text) and not repeats_hidden(question, given.text)
+
+def _may_keep(question: Question, given: Given) -> bool:
+    return len(given.text) <= MAX_ANSWER_CHARS and not holds_personal(given.text) and not repeats_hidden(question, given.text)
 
 
 def _event_key(question: Question) -> EventKey:

@@ -159,8 +159,8 @@ def test_stopping_lets_go_of_those_who_wait(monkeypatch: pytest.MonkeyPatch) -> 
         first, second = thread.encode("a"), thread.encode("b")
         assert first is not None
         assert second is not None
-        while not thread_is_at_work(encoder):
-            await asyncio.sleep(0)  # noqa: ASYNC110  # a thread has no event of this loop
+        while not thread_is_at_work(encoder):  # noqa: ASYNC110  # a thread has no event of this loop
+            await asyncio.sleep(0)
         await thread.stop()
         assert second.cancelled()
         encoder.gate.set()
