@@ -130,7 +130,7 @@ class _Pool:
 
     def _unit(self, now: float) -> float:
         """What one unit of cost at `now` is in the accounts' unit; they are brought back to ordinary sizes now and then."""
-        unit = float(2.0 ** ((now - self._epoch) / HALF_LIFE_S))
+        unit = float(2.0 ** min((now - self._epoch) / HALF_LIFE_S, 1000.0))  # after a long silence a float would not hold it; zero is near enough
         if unit > 1e9:  # noqa: PLR2004 -- any large number: small ones would do it often, larger ones lose digits
             for account in self._accounts.values():
                 account.used /= unit
