@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from agents.cache.rung import CacheRung
 from agents.cache.shared import RedisStore
 from agents.engines import ModelRungs
+from agents.rules.rung import build_rules_rung
+from agents.semantic.rung import SemanticCacheRung
 from schemas.responses import ModelRef
 
 if TYPE_CHECKING:
@@ -31,34 +33,45 @@ class Rungs:
         self._metrics = metrics
         self._engines = {engine.model.name: engine for engine in engines}
         self._models = ModelRungs(settings, engines, metrics.set_breaker)
-        self._built_in: dict[str, RungProtocol] = {}
+        self._rules = build_rules_rung(settings.rules, on_reload=metrics.observe_rules)
         self._cache = self._build_cache(settings, clock)
-        self.insurance: Degraded | None = None
-        evictors: list[Evictor] = []
-        if self._cache is not None:
-            self._built_in["cache"] = self._cache
-            evictors.append(self._cache)
-        self.evictors = tuple(evictors)
+        self._semantic = self._build_semantic(settings, clock)
+        built: tuple[RungProtocol | None, ...] = (self._rules, self._cache, self._semantic)
+        self._built_in = {rung.name: rung for rung in built if rung is not None}
+        self.insurance: Degraded | None = self._rules
+        evictors: tuple[Evictor | None, ...] = (self._cache, None if self._semantic is None else _SemanticEvictor(self._semantic))
+        self.evictors = tuple(evictor for evictor in evictors if evictor is not None)
+        if self._rules is not None:
+            metrics.observe_rules(True, self._rules.count, None)
 
     def of(self, names: tuple[str, ...]) -> Mapping[str, RungProtocol]:
         """The rungs of one ladder; a built-in one that is not configured is not among them."""
         return {**{name: self._built_in[name] for name in names if name in self._built_in}, **self._models.of(names)}
 
     async def start(self) -> None:
-        """Start what the rungs run beside the loop."""
-        if self._cache is not None:
-            await self._cache.start()
+        """Start what the rungs run beside the loop.
+
+        Raises:
+            SetupError: the semantic cache's encoder is not here or cannot be loaded.
+        """
+        for rung in (self._rules, self._cache, self._semantic):
+            if rung is not None:
+                await rung.start()
 
     async def stop(self) -> None:
-        """Stop it, in reverse."""
-        if self._cache is not None:
-            await self._cache.stop()
+        """Stop it, in reverse; also what a start that failed has left."""
+        for rung in (self._semantic, self._cache, self._rules):
+            if rung is not None:
+                await rung.stop()
 
     def tick(self) -> None:
         """Set the gauges."""
         if self._cache is not None:
             self._metrics.cache_entries.set(self._cache.entries)
             self._metrics.cache_bytes.set(self._cache.size_bytes)
+        if self._semantic is not None:
+            self._metrics.semantic_entries.set(self._semantic.entries)
+            self._metrics.semantic_bytes.set(self._semantic.size_bytes)
 
     def _build_cache(self, settings: Settings, clock: Clock) -> CacheRung | None:
         """Nothing, unless some scenario keeps answers for a while."""
@@ -68,6 +81,13 @@ class Rungs:
         store = RedisStore(settings.cache.shared) if settings.cache.shared else None
         return CacheRung(settings, self._model_in_place, clock, store=store, count=self._metrics.observe_cache)
 
+    def _build_semantic(self, settings: Settings, clock: Clock) -> SemanticCacheRung | None:
+        """Nothing, unless some scenario has opted in."""
+        if all(scenario.semantic_cache.threshold is None for scenario in settings.scenarios.values()):
+            return None
+        metrics = self._metrics
+        return SemanticCacheRung(settings, self._model_in_place, clock, count=metrics.observe_semantic, observe=metrics.semantic_seconds.observe)
+
     def _model_in_place(self, name: str) -> ModelRef | None:
         """What a `[[models]]` entry runs now."""
         engine = self._engines.get(name)
@@ -75,3 +95,16 @@ class Rungs:
             return None
         status = engine.status()[0]
         return ModelRef(status.model, status.version)
+
+
+class _SemanticEvictor:
+    """The semantic cache as feedback sees it."""
+
+    name = "semantic_cache"
+
+    def __init__(self, rung: SemanticCacheRung) -> None:
+        self._rung = rung
+
+    def evict(self, tenant: str, session_id: str, event_id: str) -> bool:
+        """See `SemanticCacheRung.evict`."""
+        return self._rung.evict(event_id, tenant, session_id) > 0

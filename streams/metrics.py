@@ -49,7 +49,14 @@ class Metrics:
         self.cache = counter("answerby_cache_total", "What happened in the exact cache", "event")
         self.cache_entries = gauge("answerby_cache_entries", "Answers kept in this worker")
         self.cache_bytes = gauge("answerby_cache_bytes", "Of them together")
-        self._cache_events: dict[str, Counter] = {}
+        self.semantic = counter("answerby_semantic_cache_total", "What happened in the semantic cache", "event")
+        self.semantic_entries = gauge("answerby_semantic_cache_entries", "Questions kept in this worker")
+        self.semantic_bytes = gauge("answerby_semantic_cache_bytes", "Of their vectors together")
+        self.semantic_seconds = Histogram("answerby_semantic_encode_seconds", "Encoding of one question", buckets=RUNG_BUCKETS, registry=registry)
+        self.rules = gauge("answerby_rules", "Rules in force")
+        self.rules_stale = gauge("answerby_rules_stale", "1 while the rule files are wrong and older rules are in force")
+        self.rules_reloads = counter("answerby_rules_reloads_total", "Changed rule files that were taken, or refused", "result")
+        self._counted: dict[tuple[Counter, str], Counter] = {}
         self.reviews = counter("answerby_reviews_total", "Disputed answers handed to feedback.topic, or dropped", "result")
         self.events = counter("answerby_events_total", "Events answered, by outcome and reason", "outcome", "reason")
         self.dead_letters = counter("answerby_dead_letters_total", "Records that could not be answered", "reason")
@@ -106,10 +113,17 @@ class Metrics:
 
     def observe_cache(self, event: str) -> None:
         """Something happened in the exact cache."""
-        counted = self._cache_events.get(event)
-        if counted is None:
-            counted = self._cache_events[event] = self.cache.labels(event)
-        counted.inc()
+        self._count(self.cache, event)
+
+    def observe_semantic(self, event: str) -> None:
+        """Something happened in the semantic cache."""
+        self._count(self.semantic, event)
+
+    def observe_rules(self, ok: bool, rules: int, _problem: str | None) -> None:
+        """Rule files were read: they are in force, or older rules still are."""
+        self.rules.set(rules)
+        self.rules_stale.set(not ok)
+        self.rules_reloads.labels("taken" if ok else "refused").inc()
 
     def observe_review(self, handed: bool) -> None:
         """A disputed answer was handed to people, or could not be."""
@@ -120,6 +134,13 @@ class Metrics:
         self.step.labels(model).observe(step.seconds)
         if step.seconds > 0:
             self.batch.labels(model).observe(step.batch)
+
+    def _count(self, counter: Counter, label: str) -> None:
+        """Children are found once: looking them up costs more than counting."""
+        child = self._counted.get((counter, label))
+        if child is None:
+            child = self._counted[counter, label] = counter.labels(label)
+        child.inc()
 
     def render(self) -> bytes:
         """The exposition text; takes milliseconds, so call it off the loop."""

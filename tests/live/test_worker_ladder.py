@@ -168,7 +168,7 @@ def test_feedback_evicts_the_answer_and_hides_its_turn(rig: tuple[WorkerProcess,
     assert (told["outcome"], told["kind"]) == ("ack", "feedback")
     assert told["data"] == {"found": True, "verdict": "wrong", "marked": True, "evicted": 1, "handed": True}
     assert wire.ask(message(text))["outcome"] == "model"
-    follow_up = wire.ask(message(f"{text} now", session))
+    follow_up = wire.ask(message(f"{text} then", session))
     assert (follow_up["outcome"], follow_up["usage"]["prompt_tokens"]) == ("model", fresh_prompt)
     wire.await_that(lambda: any(seen.body["event_id"] == complaint["event_id"] for seen in wire.audits), "an audit record")
     (record,) = (seen.body for seen in wire.audits if seen.body["event_id"] == complaint["event_id"])
