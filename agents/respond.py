@@ -43,8 +43,9 @@ MAX_LEAD_S = 0.100
 LAST_FLUSH_S = 0.05
 """For expired events even when no time is left: one batch, which is most of what ever waits."""
 
-CROWD = 8
-"""Records taken without giving the loop back: about 2 ms of decoding. By so many may `limits.in_flight` be exceeded."""
+CROWD = 2
+"""Records taken without giving the loop back. An answer passes some ten turns of the loop on its way out, and with more records a turn those of a burst
+all leave together, at its end. By so many may `limits.in_flight` be exceeded."""
 
 
 class Responder:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -18,7 +19,7 @@ from streams.home import answerby_home
 from streams.partitions import Partition, PartitionBoard
 from streams.security import bootstrap_servers, client_options, tls_context
 from streams.topics import Topics
-from streams.transport import AnswerConsumer, AnswerTransport, find_next
+from streams.transport import AnswerConsumer, AnswerTransport, Handover, find_next
 
 if TYPE_CHECKING:
     from faust.tables.manager import TableManager
@@ -53,6 +54,8 @@ class WorkerApp(faust.App):
     offset_reset: str
     client: Mapping[str, Any]
     ownership: Ownership | None = None
+    handover: Handover
+    """What was read and not yet taken."""
     assigned = False
 
     def _new_transport(self) -> AnswerTransport:
@@ -160,6 +163,7 @@ def build_app(settings: Settings, topics: Topics, board: PartitionBoard) -> Work
         value_serializer="raw",
     )
     app.board = board
+    app.handover = Handover()
     app.source_topic = topics.interactions
     app.client = client_options(settings.kafka)
     app.offset_reset = settings.worker.offset_reset
@@ -167,11 +171,16 @@ def build_app(settings: Settings, topics: Topics, board: PartitionBoard) -> Work
 
 
 def install(app: WorkerApp, run: Callable[[AsyncIterator[Any]], Awaitable[None]], *, partitions: int) -> None:
-    """Give the app its one agent, named by hand: raw bytes in, Faust's acknowledgements off (offsets are `streams.offsets`)."""
+    """Give the app its one agent, named by hand: raw bytes in, Faust's acknowledgements off (offsets are `streams.offsets`).
+
+    The agent is why Faust subscribes to the topic and recovers the tables before anything is read. Its records come through `app.handover`, a fetch
+    at a time; its stream stays empty.
+    """
     source = app.topic(app.source_topic, key_type=bytes, value_type=bytes, partitions=partitions, acks=False, allow_empty=True)
 
-    async def respond(stream: Any) -> None:
-        await run(stream.events())
+    async def respond(_stream: Any) -> None:
+        async with aclosing(app.handover.records()) as records:
+            await run(records)
 
     app.agent(source, name="respond", concurrency=1)(respond)
 

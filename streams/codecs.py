@@ -42,7 +42,7 @@ _QUOTED = re.compile(r" '.*'", re.DOTALL)
 
 def encoding_of(value: bytes, headers: Headers) -> Encoding:
     """The header's word when it names one of the two, else the first byte's: `{` is JSON."""
-    declared = header(headers, "content-type")
+    declared = header(headers, "content-type") if headers else None
     if declared is not None:
         kind = declared.split(b";")[0].strip().lower()
         if kind in (b"application/json", b"text/json"):
@@ -133,7 +133,7 @@ def _validate(tree: dict[Any, Any], key: bytes | None, limits: Limits) -> Intera
             return named
         tree["session_id"] = named
     for name in ("state", "answer"):
-        problem = check_plain(tree.get(name), limits)
+        problem = check_plain(tree[name], limits) if tree.get(name) else None
         if problem is not None:
             return Undecodable("invalid_field", f"{name}: {problem}")
     try:
@@ -165,9 +165,9 @@ def _check_meaning(event: InteractionEvent, limits: Limits) -> InteractionEvent 
             return Undecodable("invalid_field", f"{name}: not a finite number")
     if event.occurred_at_ms is not None and not -(2**63) <= event.occurred_at_ms < 2**63:
         return Undecodable("invalid_field", "occurred_at_ms: does not fit 64 bits")
-    if len(msgspec.msgpack.encode(event.state)) > limits.state_bytes:
+    if event.state and len(msgspec.msgpack.encode(event.state)) > limits.state_bytes:
         return Undecodable("invalid_field", f"state: more than {limits.state_bytes} bytes (limits.state_bytes)")
-    if len(msgspec.msgpack.encode(event.metadata)) > limits.metadata_bytes:
+    if event.metadata and len(msgspec.msgpack.encode(event.metadata)) > limits.metadata_bytes:
         return Undecodable("invalid_field", f"metadata: more than {limits.metadata_bytes} bytes (limits.metadata_bytes)")
     if sum(option is not None for option in (event.answer.choice, event.answer.regex, event.answer.json_schema)) > 1:
         return Undecodable("invalid_field", "answer: choice, regex and json_schema exclude each other")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -28,6 +28,10 @@ MAX_REQUEST_BYTES = 1_048_576
 
 REQUEST_TIMEOUT_MS = 30_000
 """How long a write may take before it counts as failed and the worker ends: the broker is gone and its restart is our retry."""
+
+BATCH_BYTES = 262_144
+"""Records of one partition that leave together. With the client's 16 KiB a burst of long sessions waits for one round trip after another; a partition
+and topic may hold so much memory while the broker is slow."""
 
 DEAD_LETTER_BYTES = 950_000
 """Key and value of a dead letter together: with the headers it fits our producer and a broker's default of 1 MiB. A record that came compressed, or
@@ -69,6 +73,7 @@ class Publisher:
             acks="all",
             enable_idempotence=True,
             linger_ms=0,
+            max_batch_size=BATCH_BYTES,
             max_request_size=MAX_REQUEST_BYTES,
             request_timeout_ms=REQUEST_TIMEOUT_MS,
         )
@@ -89,20 +94,18 @@ class Publisher:
         """Hand staged table values over in order; the returned future ends when the broker has all of them."""
         handed = [await self._hand_over(record.topic, record.value, record.key, record.partition) for record in records]
 
-        async def acknowledged() -> None:
-            for record, future in zip(records, handed, strict=True):
-                offset = await _acknowledgement(future)
-                if partition.owned:
-                    tables.note_written(record, offset)
+        def note(index: int, offset: int) -> None:
+            if partition.owned:
+                tables.note_written(records[index], offset)
 
-        return acknowledged()
+        return _when_acknowledged(handed, note)
 
     async def respond(self, record: KeptRecord, partition: Partition) -> Awaitable[None] | None:
         """Hand a final response over, on the event's own partition number; None when the partition is no longer ours."""
         if not await self._board.may_publish(partition):
             return None
         future = await self._hand_over(self._topics.responses, record.value, record.key, partition.number, record.headers)
-        return _acknowledged(future)
+        return _when_acknowledged([future])
 
     async def dead_letter(self, message: Any, verdict: Undecodable) -> None:
         """Write a record that cannot be answered as it came, with the reason in its headers; awaited to its acknowledgement."""
@@ -121,12 +124,12 @@ class Publisher:
         key, kept = _cut_to_fit(message.key, value)
         if kept is None and key is None:
             kept = b""  # the client cannot send a record of two nulls; `size` 0 and the empty value say what it was
-        await _acknowledgement(await self._hand_over(self._topics.dead_letters, kept, key, None, headers))
+        await _when_acknowledged([await self._hand_over(self._topics.dead_letters, kept, key, None, headers)])
 
     async def audit(self, record: AuditRecord, carried: Headers = ()) -> Awaitable[None]:
         """Hand an audit record over with the headers `carried` from its event; the returned future ends with its acknowledgement."""
         headers: Headers = (("content-type", CONTENT_TYPES["msgpack"]), *carried)
-        return _acknowledged(await self._hand_over(self._topics.audit, msgspec.msgpack.encode(record), record.tenant.encode(), None, headers))
+        return _when_acknowledged([await self._hand_over(self._topics.audit, msgspec.msgpack.encode(record), record.tenant.encode(), None, headers)])
 
     async def _hand_over(self, topic: str, value: bytes | None, key: bytes | None, partition: int | None, headers: Headers = ()) -> asyncio.Future[Any]:
         if self._producer is None:
@@ -139,20 +142,42 @@ class Publisher:
         return cast("asyncio.Future[Any]", future)
 
 
-async def _acknowledged(future: asyncio.Future[Any]) -> None:
-    await _acknowledgement(future)
+def _when_acknowledged(handed: Sequence[asyncio.Future[Any]], note: Callable[[int, int], None] | None = None) -> asyncio.Future[None]:
+    """Done when the broker has all of `handed`, failed with WriteError when it does not take one; `note` hears each one's index and offset.
+
+    A future of its own: records handed over cannot be taken back, so whoever waits may be cancelled and they may not. Mostly all of an event's records
+    are acknowledged at once, so that looking from the last one on costs a single call instead of a task or a shield for each.
+    """
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    left = list(handed)
+
+    def look(_: Any = None) -> None:
+        while left:
+            future = left[-1]
+            if not future.done():
+                future.add_done_callback(look)
+                return
+            left.pop()
+            error = asyncio.CancelledError() if future.cancelled() else future.exception()
+            if error is not None:
+                if not done.done():
+                    done.set_exception(_as_failure(error))
+            elif note is not None:
+                note(len(left), int(future.result().offset))
+        if not done.done():
+            done.set_result(None)
+
+    look()
+    return done
 
 
-async def _acknowledgement(future: asyncio.Future[Any]) -> int:
-    """The offset the broker gave the record. Shielded: a record handed over cannot be taken back, so nobody may cancel it."""
-    try:
-        metadata = await asyncio.shield(future)
-    except KafkaError as error:
-        raise _write_error("a record", error) from error
-    return int(metadata.offset)
+def _as_failure(error: BaseException) -> BaseException:
+    if isinstance(error, KafkaError | asyncio.CancelledError):
+        return _write_error("a record", error)
+    return error
 
 
-def _write_error(what: str, error: KafkaError) -> WriteError:
+def _write_error(what: str, error: BaseException) -> WriteError:
     return WriteError(f"Kafka did not take {what} ({type(error).__name__}): check the broker and kafka.bootstrap, then start the worker again")
 
 

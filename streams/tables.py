@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from faust.stores.memory import Store as MemoryStore
 from faust.streams import _current_event
 from faust.types import TP
 
@@ -64,37 +65,53 @@ class TableSet:
 
     def get(self, table: TableName, key: bytes, event: Event) -> bytes | None:
         """The local value under `key` in the partition that `event` came from."""
-        with self._timed(), _standing_in(event):
-            found: bytes | None = self._tables[table].data.get(key)
-            return found
+        began = time.perf_counter()
+        store = self._tables[table].data
+        found: bytes | None
+        if _in_memory(store):
+            found = store.data.get(key)
+        else:
+            with _standing_in(event):
+                found = store.get(key)
+        self._watch(began)
+        return found
 
     def stage(self, table: TableName, key: bytes, value: bytes | None, event: Event) -> ChangelogRecord:
         """Set the local value now and return the record that makes it last; the caller writes it before it answers."""
+        began = time.perf_counter()
         partition: int = event.message.partition
         store = self._tables[table].data
-        with self._timed(), _standing_in(event):
-            if value is None:
-                store.pop(key, None)
-            else:
-                store[key] = value
-        if hasattr(store, "_key_partition"):  # the memory store forgets revoked partitions by this map alone
-            if value is None:
-                store._key_partition.pop(key, None)
-            else:
-                store._key_partition[key] = partition
+        if _in_memory(store):
+            _set(store.data, key, value)
+            _set(store._key_partition, key, None if value is None else partition)
+        else:
+            with _standing_in(event):
+                _set(store, key, value)
+        self._watch(began)
         return ChangelogRecord(table, self._changelogs[table], partition, key, value)
 
     def note_written(self, record: ChangelogRecord, offset: int) -> None:
         """The changelog holds `record` at `offset`: a persistent store need not read it again."""
-        self._tables[record.table].data.set_persisted_offset(TP(record.topic, record.partition), offset)
+        store = self._tables[record.table].data
+        if not _in_memory(store):
+            store.set_persisted_offset(TP(record.topic, record.partition), offset)
 
-    @contextmanager
-    def _timed(self) -> Iterator[None]:
-        began = time.perf_counter()
-        yield
+    def _watch(self, began: float) -> None:
         took = time.perf_counter() - began
         if took > self._stall_s:
             self._on_stall(took)
+
+
+def _in_memory(store: Any) -> bool:
+    """Faust's memory store: one dict for all partitions, and a map by which it forgets revoked ones; persistent stores ask whose event it is."""
+    return type(store) is MemoryStore
+
+
+def _set(target: Any, key: bytes, value: Any) -> None:
+    if value is None:
+        target.pop(key, None)
+    else:
+        target[key] = value
 
 
 @contextmanager

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+import msgspec
 import structlog
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
@@ -34,6 +35,40 @@ FIND_S = 10.0
 
 ISOLATION = "read_committed"
 """What a producer's transaction took back was never said; with producers that use no transactions it changes nothing."""
+
+
+IDLE_S = 0.25
+"""How long the consumer waits for a partition to read when it has none; it is woken when one is resumed, and at worst looks so much later."""
+
+FETCH_S = 1.0
+"""How long one look for fetched records may take: a stop is noticed so much later at worst."""
+
+FETCHES_AHEAD = 2
+"""Fetches handed over and not yet taken: one being taken and one behind it. What waits longer stays with the broker's client, bounded there."""
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One record of the source topic, as it was read."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+    timestamp: float | None
+    """Unix seconds; None when the record has none."""
+    time_in: float
+    """Monotonic seconds when the consumer handed it over."""
+
+
+class Delivered:
+    """A record on its way; stands in for Faust's event, which tables look their partition up in."""
+
+    __slots__ = ("__weakref__", "message")
+
+    def __init__(self, message: Record) -> None:
+        self.message = message
 
 
 class _BlindReadOffsets(dict[TP, int | None]):
@@ -110,6 +145,28 @@ class AnswerConsumerThread(AIOKafkaConsumerThread):
         return True
 
 
+class Handover:
+    """Fetches of the source topic on their way from the consumer to the agent, whole: Faust's own way costs seven tasks a record."""
+
+    def __init__(self) -> None:
+        self._fetches: asyncio.Queue[list[Delivered]] = asyncio.Queue(FETCHES_AHEAD)
+
+    @property
+    def full(self) -> bool:
+        """Whether `put` would wait."""
+        return self._fetches.full()
+
+    async def put(self, fetch: list[Delivered]) -> None:
+        """Hand one fetch over; waits while the agent is behind."""
+        await self._fetches.put(fetch)
+
+    async def records(self) -> AsyncGenerator[Delivered, None]:
+        """Every record, in the order of its partition; ends only by cancellation."""
+        while True:
+            for delivered in await self._fetches.get():
+                yield delivered
+
+
 class AnswerConsumer(Consumer):
     """Starts partitions at their committed offset, and commits only what the trackers have released."""
 
@@ -119,14 +176,75 @@ class AnswerConsumer(Consumer):
         super().__init__(*args, **kwargs)
         self._read_offset = _BlindReadOffsets(self.app.source_topic)
         self._told: dict[TP, int] = {}
+        self._resumed = asyncio.Event()
 
     def _new_consumer_thread(self) -> AnswerConsumerThread:
         return AnswerConsumerThread(self, loop=self.loop, beacon=self.beacon)
 
-    def _to_message(self, tp: TP, record: Any) -> Any:
-        message = super()._to_message(tp, record)
-        message.time_in = time.monotonic()
-        return message
+    async def _drain_messages(self, fetcher: Any) -> None:
+        """As Faust does, but what was fetched of the source topic goes to the agent at once and whole."""
+        try:
+            while not (self._stopped.is_set() or fetcher._stopped.is_set()):
+                await self._take_fetch()
+        except self.consumer_stopped_errors:
+            if not self.app.should_stop:
+                raise
+        except asyncio.CancelledError:
+            if not self.app.should_stop:
+                raise
+
+    async def _take_fetch(self) -> None:
+        if self.flow_active and not self._get_active_partitions():
+            await self._await_partitions()
+            return
+        records, active = await self._wait_next_records(FETCH_S)
+        generation = self.app.consumer_generation_id
+        if not records or self.should_stop:
+            return
+        if not self.flow_active:
+            await self.perform_seek()
+            return
+        source: list[Delivered] = []
+        arrived = time.monotonic()
+        for tp, record in self.scheduler.iterate(records):
+            if active is not None and tp not in active and tp not in self._buffered_partitions:
+                continue
+            if tp.topic == self.app.source_topic:
+                source.append(Delivered(_as_record(record, arrived)))
+            elif not await self._pass_on(tp, record, generation):
+                return
+        if source:
+            await self._hand_over(source)
+
+    async def _await_partitions(self) -> None:
+        self._resumed.clear()
+        try:
+            await asyncio.wait_for(self._resumed.wait(), IDLE_S)
+        except TimeoutError:
+            return
+
+    async def _pass_on(self, tp: TP, record: Any, generation: int) -> bool:
+        """A changelog's record takes Faust's way, since its recovery waits there; False when the partitions have moved meanwhile."""
+        if not self.flow_active or self.app.consumer_generation_id != generation:
+            return False
+        read = self._read_offset[tp]
+        if read is None or record.offset >= read:
+            await self.wait_first(self.callback(self._to_message(tp, record)), self.suspend_flow.wait())
+            self._read_offset[tp] = record.offset
+        return True
+
+    async def _hand_over(self, fetch: list[Delivered]) -> None:
+        """To the agent, or nowhere when the partitions are being taken away meanwhile: whoever has them next reads them again."""
+        handover = self.app.handover
+        if not handover.full and self.app.flow_control.is_active():
+            await handover.put(fetch)
+            return
+
+        async def when_it_flows() -> None:
+            await self.app.flow_control.acquire()
+            await handover.put(fetch)
+
+        await self.wait_first(when_it_flows(), self.suspend_flow.wait())
 
     async def seek_to_committed(self) -> Mapping[TP, int]:
         """As Faust does; what the broker said is kept as it was, for Faust takes a committed 0 for none."""
@@ -148,6 +266,7 @@ class AnswerConsumer(Consumer):
         """As Faust does, and fetched again: a recovery reads the changelogs."""
         resumed = set(tps)
         super().resume_partitions(resumed)
+        self._resumed.set()
         cast("AnswerConsumerThread", self._thread).set_fetched(self._changelogs(resumed), fetched=True)
 
     def _changelogs(self, tps: set[TP]) -> set[TP]:
@@ -198,6 +317,21 @@ class AnswerConsumer(Consumer):
             else:
                 found[tp] = max(committed, first)
         return found
+
+
+def _as_record(record: Any, arrived: float) -> Record:
+    """What aiokafka read, its time in seconds."""
+    milliseconds = record.timestamp
+    return Record(
+        record.topic,
+        record.partition,
+        record.offset,
+        record.key,
+        record.value,
+        tuple(record.headers or ()),
+        None if milliseconds is None else milliseconds / 1000,
+        arrived,
+    )
 
 
 async def find_next(options: Mapping[str, Any], tp: TP, offset: int) -> tuple[int, bool]:
