@@ -70,11 +70,16 @@ def init(file: Path = DEFAULT_FILE, /, *, force: Force = False) -> int:
 
 @app.command
 def check(*, config: Config = None) -> int:
-    """Check the settings: exit 0 when they are right, else 2 and one line that says which key is wrong.
+    """Check the settings, the rules they name and their texts: exit 0 when they are right, else 2 and one line that says which key is wrong.
 
     Example: answerby config check -c answerby.toml
     """
+    from agents.rules.rung import build_rules_rung
+    from agents.scenarios import plan_scenarios
+
     loaded = load_with_origins(config)
+    plan_scenarios(loaded.settings, lambda _names: {})
+    build_rules_rung(loaded.settings.rules)
     sys.stdout.write(f"ok: {loaded.file or 'no file, all defaults'}, {len(loaded.origins)} values given\n")
     return 0
 

@@ -211,6 +211,21 @@ def test_check_answers_zero_or_raises_with_exit_code_two(here: Path, capsys: pyt
     assert caught.value.exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ('[scenarios.shop.ladder.default_text]\nen = "Order {state.order"', "scenarios.shop.ladder.default_text.en"),
+        ('[ladder]\nrungs = ["default", "main"]', "ladder.rungs[1]"),
+        ('[[rules.inline]]\nname = "a"\nmatch = { pattern = "(" }\nanswer = { en = "x" }', "rules.inline[0].match.pattern"),
+    ],
+)
+def test_check_finds_what_only_a_start_would_have_found(here: Path, text: str, key: str) -> None:
+    """Default texts that are no templates, rungs that are never reached, rules that cannot be matched: told before a worker is started."""
+    with pytest.raises(ConfigError) as caught:
+        check(config=_write(here, text))
+    assert key in str(caught.value)
+
+
 def test_short_option_names_the_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`-c FILE` reaches the command."""
     file = _write(here, "deadline.default_ms = 300")
