@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import openvino
 
 from agents.models.catalog import ENCODERS
 from agents.models.manifest import check_files
@@ -42,7 +42,7 @@ class OpenVinoEncoder:
         path = _first_of(folder, MODEL_FILES)
         try:
             self._tokenize, self._reads_all = _open_tokenizer(folder)
-            compiled = openvino.Core().compile_model(str(path), "CPU", _ONE_THREAD)
+            compiled = _openvino().Core().compile_model(str(path), "CPU", _ONE_THREAD)
         except RuntimeError as error:
             msg = f"encoder {str(folder)!r} cannot be loaded ({' '.join(str(error).split())[:200]}): give a BERT-like encoder as OpenVINO or ONNX"
             raise SetupError(msg) from error
@@ -93,6 +93,14 @@ def find_encoder(wanted: str) -> Path:
     raise SetupError(msg)
 
 
+def _openvino() -> Any:
+    """The library, without the package by which its import tells its makers of itself: a worker calls nobody it was not told to."""
+    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]  # None is how an import is refused; openvino then has a stand-in
+    import openvino  # noqa: PLC0415  # after the line above
+
+    return openvino
+
+
 def _first_of(folder: Path, names: Sequence[str]) -> Path:
     found = next((folder / name for name in names if (folder / name).is_file()), None)
     if found is None:
@@ -104,9 +112,10 @@ def _first_of(folder: Path, names: Sequence[str]) -> Path:
 def _open_tokenizer(folder: Path) -> tuple[Callable[[str], list[int]], bool]:
     """The folder's tokenizer, and whether it is the model's own for every language."""
     if (folder / TOKENIZER).is_file():
+        _openvino()
         import openvino_tokenizers  # noqa: F401, PLC0415  # registers its operations; only folders with such a tokenizer need it
 
-        compiled = openvino.Core().compile_model(str(folder / TOKENIZER), "CPU")
+        compiled = _openvino().Core().compile_model(str(folder / TOKENIZER), "CPU")
         return lambda text: _run_tokenizer(compiled, text), True
     settings = folder / "tokenizer_config.json"
     lower = not settings.is_file() or bool(json.loads(settings.read_text(encoding="utf-8")).get("do_lower_case", True))

@@ -103,7 +103,10 @@ def test_what_is_too_old_is_no_hit() -> None:
 
 
 def test_a_wrong_answer_goes_by_any_event_that_had_it() -> None:
-    """Its question is closed as long as the answer would have been kept. By the one it came from, and by one that it was given to; another session's event of that id only when no session is named."""
+    """By the one it came from, and by one that it was given to; another session's event of that id only when no session is named.
+
+    Its question is closed as long as the answer would have been kept.
+    """
     for complains in ("e1", "e2"):
         kept = indexes()
         kept.put(asked("How do I pay?"), said("By card."), ("a", "e1", "s"), 1.0)
