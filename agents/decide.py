@@ -130,6 +130,7 @@ class Decider:
             given = Given("refused", "", reason="cancelled", times=given.times)
             wasted = (*walk.wasted, *(((walk.given.model.name, walk.given.usage.completion_tokens),) if walk.given.model else ()))
             return Reply(given, walk.rungs, stamps, self._with_turn(state, event, given), "cancelled", wasted)
+        self._feedback.note(event, given)
         return Reply(given, walk.rungs, stamps, self._with_turn(state, event, given), wasted=walk.wasted)
 
     def _question(self, event: InteractionEvent, state: SessionState, plan: Plan) -> Question:

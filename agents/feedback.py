@@ -9,10 +9,12 @@ import msgspec
 import structlog
 
 from agents.context import sessions
+from agents.same_answers import SameAnswers
 from schemas.responses import ModelRef, response_id
 from schemas.reviews import Review, Verdict
 
 if TYPE_CHECKING:
+    from agents.ladder import Given
     from schemas.events import InteractionEvent
     from schemas.session import KeptAnswer, SessionState
 
@@ -37,6 +39,9 @@ class Effect(msgspec.Struct, frozen=True):
     """Told in the acknowledgement."""
 
 
+KEPT = frozenset({"model", "cache", "semantic_cache"})
+"""Outcomes whose answer a cache may hold."""
+
 UNKNOWN = Effect(None, {"found": False})
 """Nothing of that id was answered in this session, or too long ago: nothing is changed."""
 
@@ -48,6 +53,12 @@ class FeedbackDesk:
         """`offer` takes a review for people at once, and says whether it did."""
         self._evictors = evictors
         self._offer = offer
+        self._same = SameAnswers()
+
+    def note(self, event: InteractionEvent, given: Given) -> None:
+        """This event was given this answer: when it is called wrong, so is the same one in every cache."""
+        if self._evictors and given.outcome in KEPT:
+            self._same.note((event.tenant, event.session_id, event.event_id), event.text or "", given.text)
 
     def take(self, event: InteractionEvent, state: SessionState, kept: KeptAnswer | None, *, now_ms: int) -> Effect:
         """Do what `event` asks for; `kept` is the answer to the event it means, while that is still known."""
@@ -55,15 +66,19 @@ class FeedbackDesk:
             return UNKNOWN
         verdict = verdict_of(event)
         marked, is_marked = sessions.dispute_turn(state, event.ref, verdict)
-        evicted = self._evict(event, event.ref)
+        evicted = self._evict(event, state, event.ref, kept)
         handed = self._offer(_review(event, event.ref, verdict, state, kept, now_ms))
         return Effect(marked if is_marked else None, {"found": True, "verdict": verdict, "marked": is_marked, "evicted": evicted, "handed": handed})
 
-    def _evict(self, event: InteractionEvent, ref: str) -> int:
+    def _evict(self, event: InteractionEvent, state: SessionState, ref: str, kept: KeptAnswer | None) -> int:
+        """How many caches had the answer."""
+        turn = next((turn for turn in state.turns if turn.event_id == ref), None)
+        answer = str(_read_response(kept.value).get("text", "")) if kept is not None else (turn.reply if turn is not None else "")
+        events = self._same.of((event.tenant, event.session_id, ref), turn.user if turn is not None else "", answer)
         evicted = 0
         for cache in self._evictors:
             try:
-                evicted += cache.evict(event.tenant, event.session_id, ref)
+                evicted += sum(cache.evict(*one) for one in events) > 0
             except Exception:  # the edge of one cache: the others must let go of the answer all the same
                 log.exception("a cache could not let go of an answer", cache=cache.name)
         return evicted

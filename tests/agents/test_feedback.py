@@ -105,6 +105,20 @@ def test_feedback_evicts_the_answer_from_every_cache() -> None:
     assert told.data == {"found": True, "verdict": "wrong", "marked": True, "evicted": 2, "handed": True}
 
 
+def test_the_same_answer_given_to_others_is_evicted_with_it() -> None:
+    """One cache may have given what another one keeps under the first event that asked."""
+    cache = Holds()
+    told = tell(
+        {"text": "sweet", "session": "a"}, {"text": "sour", "session": "a"}, {"text": "Sweet", "session": "b"}, complaint("e2", session="b"), caches=(cache,)
+    )
+    assert told.data["evicted"] == 1
+    assert cache.evicted == [("default", "b", "e2")]
+    told = tell(
+        {"text": "sweet", "session": "a"}, {"text": "sour", "session": "a"}, {"text": "sweet", "session": "b"}, complaint("e2", session="b"), caches=(cache,)
+    )
+    assert set(cache.evicted[1:]) == {("default", "b", "e2"), ("default", "a", "e0")}
+
+
 def test_a_broken_cache_keeps_no_other_one_from_letting_go() -> None:
     """And the complaint is acknowledged."""
     caches = (Holds("cache", ValueError("bug")), Holds("semantic_cache"))
