@@ -226,6 +226,16 @@ def test_a_name_without_end_costs_no_memory() -> None:
     assert max(len(one._lanes) for one in shares._priorities) <= TENANTS
 
 
+def test_a_machine_that_is_up_for_months_is_no_trouble() -> None:
+    """The clock's first moment may be any number, and so may the silence between two events."""
+    shares = Shares()
+    shares.note("a", 10.0, 3e7)
+    assert shares._priorities[5].tenants.used(3e7) == pytest.approx(10.0)
+    shares.press("b", 6e7, cost=10.0)
+    assert shares._priorities[5].tenants.used(6e7) == pytest.approx(0.0, abs=1e-9)
+    assert not shares.is_greedy("b", 6e7)
+
+
 def test_hours_do_not_wear_the_figures_out() -> None:
     """Accounts are kept in a unit that grows; after a day it is as exact as in the first minute."""
     shares = Shares()
