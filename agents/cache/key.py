@@ -10,10 +10,12 @@ import msgspec
 
 from agents.cache.normal import normalise_text
 from agents.cache.personal import holds_personal
+from agents.context.prompt import build_prompt
 from agents.ladder import Question
 from schemas.inference import Message
 from schemas.responses import ModelRef
-from schemas.settings import Settings
+from schemas.session import SessionState
+from schemas.settings import Session, Settings
 from schemas.settings_ladder import Scenario
 
 KEY_VERSION = 1
@@ -45,7 +47,15 @@ class Identity(msgspec.Struct, frozen=True):
     """Whose answers it may be given: the first model of the scenario's ladder."""
     ttl_s: float
     is_pure: bool
-    """Whether the prompt shows no conversation beyond what the key holds: only then may others be given the answer."""
+    """Whether the prompt shows nothing of the person beyond what the key holds, declared state aside: only then may others be given the answer."""
+
+
+class _Shape(msgspec.Struct, frozen=True):
+    """What the settings say of a scenario."""
+
+    model: str | None
+    policy: bytes
+    session: Session
 
 
 class Identifier:
@@ -54,16 +64,16 @@ class Identifier:
     def __init__(self, settings: Settings, model_of: ModelOf) -> None:
         self._default_ttl_s = settings.cache.ttl_s
         self._model_of = model_of
-        self._named = {name: (_first_model(settings, scenario), _policy_version(settings, scenario)) for name, scenario in settings.scenarios.items()}
-        self._others = (_first_model(settings, Scenario()), _policy_version(settings, Scenario()))
+        self._named = {name: _shape_of(settings, scenario) for name, scenario in settings.scenarios.items()}
+        self._others = _shape_of(settings, Scenario())
 
     def identify(self, question: Question) -> Identity | str:
         """The question's identity, or in a few words why it has none and is answered anew."""
         ttl_s = question.scenario.cache.ttl_s
         ttl_s = self._default_ttl_s if ttl_s is None else ttl_s
         text = question.event.text or ""
-        entry, policy = self._named.get(question.event.scenario, self._others)
-        writer = self._model_of(entry) if entry is not None else None
+        shape = self._named.get(question.event.scenario, self._others)
+        writer = self._model_of(shape.model) if shape.model is not None else None
         if ttl_s <= 0:
             return "not kept for this scenario"
         if question.temperature > 0:
@@ -75,13 +85,13 @@ class Identifier:
         if holds_personal(text):
             return "personal data in the question"
         asked = normalise_text(text)
-        known, is_pure = _known(question, _past(question.messages), asked)
+        known, is_pure = _known(question, asked, shape.session)
         parts = (
             KEY_VERSION,
             question.tenant,
             question.event.scenario,
             (writer.name, writer.version),
-            policy,
+            shape.policy,
             question.locale.replace("_", "-").lower(),
             asked,
             _options(question),
@@ -104,21 +114,27 @@ def repeats_hidden(question: Question, text: str) -> bool:
     return False
 
 
+def _shape_of(settings: Settings, scenario: Scenario) -> _Shape:
+    session = settings.session
+    if scenario.instructions is not None:
+        session = msgspec.structs.replace(session, instructions=scenario.instructions)
+    return _Shape(_first_model(settings, scenario), _policy_version(settings, scenario, session), session)
+
+
 def _first_model(settings: Settings, scenario: Scenario) -> str | None:
     models = {model.name for model in settings.models}
     rungs = settings.ladder.rungs if scenario.ladder.rungs is None else scenario.ladder.rungs
     return next((rung for rung in rungs if rung in models), None)
 
 
-def _policy_version(settings: Settings, scenario: Scenario) -> bytes:
+def _policy_version(settings: Settings, scenario: Scenario, session: Session) -> bytes:
     """Of the settings that shape an answer. What only tells how fast it comes, or what is said around it, is left out."""
     tree = msgspec.to_builtins(settings)
     rungs = settings.ladder.rungs if scenario.ladder.rungs is None else scenario.ladder.rungs
-    session = settings.session
     models = [(model.name, model.engine, model.path, model.max_tokens, model.text) for model in settings.models if model.name in rungs]
     policy = {key: value for key, value in tree.get("policy", {}).items() if key != "disclosure"}
     shape = (
-        scenario.instructions if scenario.instructions is not None else session.instructions,
+        session.instructions,
         (session.turns, session.turn_chars, session.prompt_chars),
         rungs,
         models,
@@ -135,20 +151,21 @@ def _options(question: Question) -> Any:
     return (question.max_tokens, question.stop, form)
 
 
-def _past(messages: tuple[Message, ...]) -> tuple[tuple[str, str], ...]:
-    """What the prompt shows of the conversation before this question."""
-    return tuple((message.role, message.text) for message in messages[:-1] if message.role != "system")
-
-
-def _known(question: Question, past: tuple[tuple[str, str], ...], asked: str) -> tuple[Any, bool]:
-    """What else the answer depends on, and whether the prompt shows no more of the conversation than that."""
+def _known(question: Question, asked: str, session: Session) -> tuple[Any, bool]:
+    """What else the answer depends on, and whether the prompt shows no more of the person than that."""
     scenario = question.scenario
+    past = tuple((message.role, message.text) for message in question.messages[:-1] if message.role != "system")
     said = () if scenario.cache.standalone or _only_asks(past, asked) else past
-    if _is_partly_known(scenario):
-        state: Any = [(name, _lookup(question.state.state, name)) for name in scenario.context]
-    else:
-        state = [message.text for message in question.messages if message.role == "system"]
-    return (said, state), said == past
+    shown = _system(question.messages)
+    if not _is_partly_known(scenario):
+        return (said, shown), said == past
+    plain = _system(build_prompt(question.event.text or "", SessionState(state=question.state.state), session))
+    state = [(name, _lookup(question.state.state, name)) for name in scenario.context]
+    return (said, state), said == past and shown == plain
+
+
+def _system(messages: tuple[Message, ...]) -> list[str]:
+    return [message.text for message in messages if message.role == "system"]
 
 
 def _is_partly_known(scenario: Scenario) -> bool:

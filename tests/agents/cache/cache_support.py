@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from agents.cache.exact import CacheEvent
 from agents.cache.rung import CacheRung
 from agents.cache.shared import SharedStore
@@ -59,17 +61,19 @@ def question(
     """A question as `agents.decide` makes it, with the real prompt."""
     past = tuple(Turn(f"t{place}", 0, said, reply, "model") for place, (said, reply) in enumerate(turns))
     session_state = SessionState(turns=past, state=state or {})
+    place = settings.scenarios.get(scenario, Scenario())
+    told = settings.session if place.instructions is None else msgspec.structs.replace(settings.session, instructions=place.instructions)
     return Question(
         event=InteractionEvent(event_id=event, session_id=session, tenant=tenant, scenario=scenario, text=text),
         state=session_state,
-        messages=build_prompt(text, session_state, settings.session),
+        messages=build_prompt(text, session_state, told),
         max_tokens=max_tokens,
         temperature=temperature,
         stop=stop,
         constraint=constraint,
         locale=locale,
         tenant=tenant,
-        scenario=settings.scenarios.get(scenario, Scenario()),
+        scenario=place,
     )
 
 

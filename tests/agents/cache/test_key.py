@@ -10,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from agents.cache.key import MAX_QUESTION_CHARS, Identifier, Identity, repeats_hidden
-from schemas.inference import Constraint
+from schemas.inference import Constraint, Message
 from schemas.responses import ModelRef
 from schemas.settings import Settings
 from tests.agents.cache.cache_support import MODEL, question, settings_with
@@ -100,6 +100,19 @@ def test_other_conversations_are_other_questions_unless_the_scenario_stands_alon
     plain, late = identity(scenario="faq"), identity(scenario="faq", turns=turns)
     assert plain.key == late.key
     assert (plain.is_pure, late.is_pure) == (True, False)
+
+
+def test_whatever_else_a_prompt_tells_of_a_person_keeps_its_answer_from_others() -> None:
+    """A prompt with more than instructions and state, say what is remembered of somebody, is not a plain one where only some state counts."""
+    settings = settings_with(scenarios={"order": {"context": ["plan"], "instructions": "Be kind."}})
+    asked = question("Where is it?", settings=settings, scenario="order", state={"plan": "gold", "name": "Ann"})
+    identifier = Identifier(settings, lambda _: MODEL)
+    plain = identifier.identify(asked)
+    told = Message("system", asked.messages[0].text + "\nShe lives in Delft.")
+    knowing = identifier.identify(msgspec.structs.replace(asked, messages=(told, *asked.messages[1:])))
+    assert isinstance(plain, Identity)
+    assert isinstance(knowing, Identity)
+    assert (plain.is_pure, knowing.is_pure, plain.key == knowing.key) == (True, False, True)
 
 
 def test_asking_the_same_again_is_the_same_question() -> None:
