@@ -29,14 +29,14 @@ _UNSEEN = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u202a-\u202e\u2060-\
 """Control characters, and those that turn the direction of the text around them: both can make an answer look like another one."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class Place(msgspec.Struct, frozen=True, gc=False):
     """A place to fill in: the way to its value, and what is said when there is none (None: then nothing is said at all)."""
 
     path: tuple[str, ...]
     fallback: str | None = None
 
 
-class Template(msgspec.Struct, frozen=True):
+class Template(msgspec.Struct, frozen=True, gc=False):
     """A text as it is, and places between."""
 
     pieces: tuple[str | Place, ...]

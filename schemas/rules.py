@@ -7,8 +7,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+# Without the cyclic garbage collector (gc=False): rules hold no cycles, and thousands of them, read again, would lengthen its pauses.
 
-class RuleMatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+
+class RuleMatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """What a rule looks for; everything that is given must hold."""
 
     any: Annotated[tuple[str, ...], Meta(description="keywords, one of which is in the text; case and width do not matter")] = ()
@@ -20,7 +22,7 @@ class RuleMatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     state: Annotated[dict[str, Any], Meta(description="keys of the session's state (a.b: nested) with their value, a list of allowed ones, or {min, max}")] = {}
 
 
-class RuleExample(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RuleExample(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """What `answerby rules test` asks a rule."""
 
     text: Annotated[str, Meta(description="what the person says")]
@@ -31,7 +33,7 @@ class RuleExample(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     matches: Annotated[bool, Meta(description="false: this rule must not answer")] = True
 
 
-class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """One `[[rules]]` entry."""
 
     name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,100}\Z", description="names it in `rungs`, metrics and messages")]

@@ -43,8 +43,7 @@ class View:
     locale: str
 
 
-@dataclass(frozen=True, slots=True)
-class CompiledRule:
+class CompiledRule(msgspec.Struct, frozen=True, gc=False):
     """A rule that was found right."""
 
     rule: Rule

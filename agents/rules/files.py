@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -181,6 +182,7 @@ def _compile(written: Sequence[Written], problems: list[Problem], max_rules: int
     first: dict[str, Written] = {}
     loose = 0
     for entry in written:
+        time.sleep(0)  # in a thread this lets the event loop in now, and not when the interpreter takes turns, 5 ms later
         rule, source = entry.rule, entry.source
         found = compile_rule(rule)
         if isinstance(found, list):

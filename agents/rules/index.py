@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, assert_never
 
 import msgspec
+from msgspec.structs import replace
 
 from agents.rules.compiled import CompiledRule, View
 from agents.rules.keywords import Keyword, KeywordFinder
@@ -82,6 +82,10 @@ class RuleSet:
         winner = self.match(text, scenario=scenario, locale=locale, state=state, when=rule.rule.when)
         return f"rule {winner.rule} answers first" if winner is not None else "the patterns above it take too long for this text"
 
+    def pieces(self) -> list[object]:
+        """What the set is made of, for who lets it go bit by bit."""
+        return [piece for index in self._by_when.values() for piece in index.pieces()] + list(self._by_name.values())
+
 
 class _Index:
     """The rules of one `when`, by rank."""
@@ -120,7 +124,7 @@ class _Index:
                     self._by_state.setdefault(path[0], {}).setdefault(path, {}).setdefault(value, []).append(rank)
                 case _:
                     self._by_scenario.setdefault(str(anchor), []).append(rank)
-        return choice.rest
+        return _without(rule, choice.condition)
 
     def view(self, text: str, scenario: str, locale: str, state: Mapping[str, Any]) -> View:
         if len(text) > self._text_chars:
@@ -141,6 +145,9 @@ class _Index:
                 return Matched(rule.rule.name, said)
         return None
 
+    def pieces(self) -> list[object]:
+        return [*self._rules, *self._by_keyword, *self._by_state.values(), self._finder, self._filter]
+
     def _candidates(self, view: View) -> set[int]:
         ranks = set(self._always_asked)
         ranks.update(self._by_scenario.get(view.scenario, ()))
@@ -158,24 +165,38 @@ class _Index:
         return ranks
 
 
-class _Choice(msgspec.Struct, frozen=True):
-    """One way to file a rule: it can match only where one of the anchors is, and then `rest` is still to be asked."""
+class _Choice(msgspec.Struct, frozen=True, gc=False):
+    """One way to file a rule: it can match only where one of the anchors is."""
 
     anchors: tuple[Hashable, ...]
-    rest: CompiledRule
+    condition: Keyword | OneOf | Literal["any", "scenarios"]
+    """What the anchors stand for, and need not be asked again when one of them has brought the rule up."""
 
 
 def _choices(rule: CompiledRule) -> Iterator[_Choice]:
     for keyword in rule.all:
-        yield _Choice((keyword,), replace(rule, all=tuple(one for one in rule.all if one != keyword)))
+        yield _Choice((keyword,), keyword)
     if rule.any:
-        yield _Choice(rule.any, replace(rule, any=()))
+        yield _Choice(rule.any, "any")
     for predicate in rule.predicates:
         if isinstance(predicate, OneOf):
-            anchors = tuple((predicate.path, value) for value in predicate.values)
-            yield _Choice(anchors, replace(rule, predicates=tuple(one for one in rule.predicates if one is not predicate)))
+            yield _Choice(tuple((predicate.path, value) for value in predicate.values), predicate)
     if rule.scenarios:
-        yield _Choice(tuple(rule.scenarios), replace(rule, scenarios=frozenset()))
+        yield _Choice(tuple(rule.scenarios), "scenarios")
+
+
+def _without(rule: CompiledRule, condition: Keyword | OneOf | Literal["any", "scenarios"]) -> CompiledRule:
+    match condition:
+        case Keyword():
+            return replace(rule, all=tuple(one for one in rule.all if one != condition))
+        case OneOf():
+            return replace(rule, predicates=tuple(one for one in rule.predicates if one is not condition))
+        case "any":
+            return replace(rule, any=())
+        case "scenarios":
+            return replace(rule, scenarios=frozenset())
+        case _:
+            assert_never(condition)
 
 
 def _cost(choice: _Choice, counts: Counter[Hashable]) -> float:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import ahocorasick_rs
+import msgspec
 
 from agents.rules.normalize import fold, needs_blank
 
@@ -16,8 +16,7 @@ _AT_ONCE = 3000
 """Keywords in one automaton. Building one holds the interpreter for about 5 ms, and the event loop must not wait longer while rules are read again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Keyword:
+class Keyword(msgspec.Struct, frozen=True, gc=False):
     """What is looked for, folded, and at which of its ends a word must begin or end as well."""
 
     text: str

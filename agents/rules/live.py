@@ -83,12 +83,21 @@ class LiveRules:
             return False
         problem = found if isinstance(found, str) else None
         if isinstance(found, RuleSet):
+            old = [self._current]
             self._current = found
             log.info("rules read again", rules=found.count)
+            await asyncio.to_thread(_let_go, old)
         else:
             log.warning("changed rules are wrong, the old ones stay in force", problem=problem, rules=self._current.count)
         self._on_reload(problem is None, self._current.count, problem)
         return True
+
+
+def _let_go(last: list[RuleSet]) -> None:
+    """In a thread, bit by bit: freed at once, 5,000 rules hold the interpreter for 40 ms. Who still matches with the set keeps what it needs."""
+    pieces = last.pop().pieces()
+    while pieces:
+        pieces.pop()
 
 
 def _reread(settings: Rules, files: tuple[Path, ...], before: _Seen) -> tuple[_Seen, RuleSet | str | None]:

@@ -16,14 +16,14 @@ Scalar: TypeAlias = str | int | float | tuple[str, bool]
 _RIGHT = "give a text, a number, true or false, a list of such, or {min = ..., max = ...}"
 
 
-class OneOf(msgspec.Struct, frozen=True):
+class OneOf(msgspec.Struct, frozen=True, gc=False):
     """The value at the path is one of these."""
 
     path: tuple[str, ...]
     values: frozenset[Scalar]
 
 
-class Between(msgspec.Struct, frozen=True):
+class Between(msgspec.Struct, frozen=True, gc=False):
     """The value at the path is a number within bounds that belong to it."""
 
     path: tuple[str, ...]

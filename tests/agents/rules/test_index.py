@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import tomllib
 from collections.abc import Mapping
@@ -9,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.rules.compiled import CompiledRule, compile_rule
@@ -22,16 +23,19 @@ STATES = st.fixed_dictionaries({}, optional={"x": st.sampled_from([1, 2, True, "
 WANTED = st.fixed_dictionaries(
     {}, optional={"x": st.sampled_from([1, "1", True, [1, 2]]), "y.z": st.sampled_from([1, [0, 2], {"min": 2}, {"min": 1, "max": 1}])}
 )
-MATCHES = st.builds(
-    RuleMatch,
-    any=st.lists(WORDS, max_size=2).map(tuple),
-    all=st.lists(WORDS, max_size=2).map(tuple),
-    none=st.lists(WORDS, max_size=1).map(tuple),
-    pattern=st.none() | st.sampled_from(["a.b", "退.?a", "[ab]1", "b+1?a", "[0-9]", "^a", "款|b$"]),
-    scenarios=st.lists(st.sampled_from(["default", "shop"]), max_size=1).map(tuple),
-    locales=st.lists(st.sampled_from(["en", "zh", "zh-cn"]), max_size=1).map(tuple),
-    state=WANTED,
+CONDITIONS: dict[str, st.SearchStrategy[Any]] = {
+    "any": st.lists(WORDS, min_size=1, max_size=2).map(tuple),
+    "all": st.lists(WORDS, min_size=1, max_size=2).map(tuple),
+    "none": st.lists(WORDS, min_size=1, max_size=1).map(tuple),
+    "pattern": st.sampled_from(["a.b", "退.?a", "[ab]1", "b+1?a", "[0-9]", "^a", "款|b$"]),
+    "scenarios": st.sampled_from([("default",), ("shop",), ("shop", "default")]),
+    "locales": st.sampled_from([("en",), ("zh",), ("zh-cn", "en")]),
+    "state": WANTED,
+}
+MATCHES = st.sets(st.sampled_from(sorted(CONDITIONS)), min_size=1, max_size=3).flatmap(
+    lambda names: st.builds(RuleMatch, **{name: CONDITIONS[name] for name in names})
 )
+TEXTS = st.lists(st.sampled_from(["a", "b", "ab", "A", "1", "退", "款", " ", " ", ","]), max_size=10).map("".join)
 RULES = st.lists(
     st.builds(
         Rule,
@@ -41,7 +45,7 @@ RULES = st.lists(
         when=st.sampled_from(["always", "degraded"]),
         priority=st.integers(0, 2),
     ),
-    max_size=8,
+    max_size=10,
 ).map(lambda rules: [msgspec.structs.replace(rule, name=f"r{number}") for number, rule in enumerate(rules)])
 
 
@@ -86,7 +90,8 @@ def compiled(rules: list[Rule]) -> list[CompiledRule]:
     return [found for rule in rules if isinstance(found := compile_rule(rule), CompiledRule)]
 
 
-@given(RULES, st.text(alphabet="abAB1 退款,", max_size=12), st.sampled_from(["default", "shop"]), st.sampled_from(["en", "zh", "zh-CN"]), STATES)
+@settings(max_examples=500)
+@given(RULES, TEXTS, st.sampled_from(["default", "shop"]), st.sampled_from(["en", "zh", "zh-CN"]), STATES)
 def test_match_is_what_asking_every_rule_finds(rules: list[Rule], text: str, scenario: str, locale: str, state: dict[str, Any]) -> None:
     """However a rule is filed, priority and order decide, for both kinds of rule."""
     right = compiled(rules)
@@ -96,7 +101,35 @@ def test_match_is_what_asking_every_rule_finds(rules: list[Rule], text: str, sce
         assert (found.rule if found else None) == naive(rules, text, scenario, locale, state, when)
 
 
-@given(RULES, st.text(alphabet="abAB1 退款,", max_size=12), STATES)
+def test_thousands_of_rules_are_as_a_few() -> None:
+    """Among many, too, the one that answers is the one that asking all in turn finds."""
+    chance = random.Random(3)
+    words = ["".join(chance.choices("abcdefgh", k=chance.randint(2, 4))) for _ in range(300)]
+
+    def make(number: int) -> Rule:
+        match = RuleMatch(
+            any=tuple(chance.sample(words, chance.randint(0, 2))),
+            all=tuple(chance.sample(words, chance.randint(0, 1))),
+            none=tuple(chance.sample(words, chance.randint(0, 1))),
+            pattern=f"{chance.choice(words)}.*[a-c]{chance.choice(words)}" if number % 5 == 0 else None,
+            scenarios=("shop",) if number % 7 == 0 else (),
+            state={"x": chance.randint(0, 9)},
+        )
+        return Rule(name=f"r{number}", match=match, answer={"en": "fixed"}, priority=chance.randint(0, 3))
+
+    right = compiled([make(number) for number in range(1500)])
+    rules_in_force = RuleSet(right)
+    winners = set()
+    for number in range(60):
+        text, scenario, state = " ".join(chance.choices(words, k=12)), ("shop", "default")[number % 2], {"x": number % 10}
+        found = rules_in_force.match(text, scenario=scenario, state=state)
+        winner = naive([one.rule for one in right], text, scenario, "en", state, "always")
+        assert (found.rule if found else None) == winner
+        winners.add(winner)
+    assert len(winners) > 10
+
+
+@given(RULES, TEXTS, STATES)
 def test_rule_that_does_not_answer_can_say_why(rules: list[Rule], text: str, state: dict[str, Any]) -> None:
     """`why_not` has words for every rule that did not answer, and never for the reason that another one did when none did."""
     right = compiled(rules)
