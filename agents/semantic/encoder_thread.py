@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -27,6 +28,10 @@ START_S = 60.0
 
 STOP_S = 2.0
 """For the question under way. The thread is a daemon: one that hangs in a library ends with the process."""
+
+SWITCH_S = 0.001
+"""How long this thread may hold the interpreter while the loop wants it. Python's own 5 ms is all that the loop may ever be late; the time goes
+back to what it was at the stop."""
 
 _WARM_UP = ("How do I change my address?", "怎么修改地址？")
 
@@ -51,6 +56,7 @@ class EncoderThread:
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._encoder: Encoder | None = None
+        self._switch_s = 0.0
 
     @property
     def encoder(self) -> Encoder | None:
@@ -69,6 +75,8 @@ class EncoderThread:
             SetupError: it is not here or cannot be loaded; the text says what to do.
         """
         self._loop = asyncio.get_running_loop()
+        self._switch_s = sys.getswitchinterval()
+        sys.setswitchinterval(min(self._switch_s, SWITCH_S))
         ready: asyncio.Future[Encoder] = self._loop.create_future()
         self._thread = threading.Thread(target=self._run, args=(ready,), name="semantic-encoder", daemon=True)
         self._thread.start()
@@ -84,6 +92,7 @@ class EncoderThread:
         thread, self._thread, self._encoder = self._thread, None, None
         if thread is None:
             return
+        sys.setswitchinterval(self._switch_s)
         self._queue.put(None)
         await asyncio.to_thread(thread.join, STOP_S)
         if thread.is_alive():

@@ -108,7 +108,7 @@ class Index:
         count = len(self._entries)
         if count == 0:
             return Miss(0.0, None)
-        near = self._rows[:count] @ asked.vector
+        near = np.einsum("ij,j->i", self._rows[:count], asked.vector)  # not `@`: BLAS shares it among threads, which on one core cost the loop 14 ms
         rows = np.flatnonzero(near >= threshold - ROUNDING)
         if rows.size > CANDIDATES:
             rows = rows[np.argpartition(near[rows], -CANDIDATES)[-CANDIDATES:]]

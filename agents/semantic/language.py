@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 
@@ -28,6 +29,7 @@ def is_chinese(text: str) -> bool:
     return _CHINESE.search(text) is not None
 
 
+@functools.lru_cache(maxsize=20_000)
 def stem(word: str) -> str:
     """An English word without plural, tense and final e: `changes`, `changed` and `change` are one. Rough, but the same for every text."""
     word = word.removesuffix("'s")

@@ -29,8 +29,7 @@ class Finder:
                 self._labels.setdefault(_shape(word), label)
         for word in ignored:
             self._labels.setdefault(_shape(word), None)
-        self._words = max(word.count(" ") + 1 for word in self._labels)
-        self._characters = max((len(word) for word in self._labels if is_chinese(word)), default=0)
+        self._lengths = _lengths_by_start(self._labels)
         self._measures = measures
 
     def find(self, text: str) -> list[str]:
@@ -47,19 +46,22 @@ class Finder:
                 pieces += self._split_chinese(tokens[place], after=tokens[place - 1][-1] if place else "")
                 place += 1
                 continue
-            taken = next((count for count in range(self._words, 1, -1) if " ".join(tokens[place : place + count]) in self._labels), 1)
-            piece = " ".join(tokens[place : place + taken])
+            piece = tokens[place]
+            for count in self._lengths.get(piece, ()):
+                longer = " ".join(tokens[place : place + count])
+                if longer in self._labels:
+                    piece = longer
+                    break
             pieces.append((self._labels.get(piece), piece))
-            place += len(piece.split())
+            place += piece.count(" ") + 1
         return pieces
 
     def _split_chinese(self, run: str, after: str) -> list[tuple[str | None, str]]:
         pieces: list[tuple[str | None, str]] = []
         plain = place = 0
         while place < len(run):
-            before = run[place - 1] if place else after
-            term = next((run[place : place + length] for length in range(self._characters, 0, -1) if run[place : place + length] in self._labels), None)
-            if term is None or (self._measures and len(term) == 1 and before not in _COUNTED):
+            term = self._term_at(run, place, run[place - 1] if place else after)
+            if term is None:
                 place += 1
                 continue
             if plain < place:
@@ -70,6 +72,24 @@ class Finder:
         if plain < len(run):
             pieces.append((None, run[plain:]))
         return pieces
+
+    def _term_at(self, run: str, place: int, before: str) -> str | None:
+        for length in self._lengths.get(run[place], ()):
+            term = run[place : place + length]
+            if term in self._labels:
+                return None if self._measures and length == 1 and before not in _COUNTED else term
+        return None
+
+
+def _lengths_by_start(terms: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """How long terms are, longest first, by what they begin with: characters by the first one in Chinese, words by the first one else."""
+    lengths: dict[str, set[int]] = {}
+    for term in terms:
+        if is_chinese(term):
+            lengths.setdefault(term[0], set()).add(len(term))
+        elif " " in term:
+            lengths.setdefault(term.split()[0], set()).add(term.count(" ") + 1)
+    return {start: tuple(sorted(found, reverse=True)) for start, found in lengths.items()}
 
 
 @functools.cache

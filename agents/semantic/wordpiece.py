@@ -50,7 +50,7 @@ class WordPiece:
         for char in text:
             if _is_space(char):
                 spaced.append(" ")
-            elif unicodedata.category(char) in ("Cc", "Cf", "Co", "Cs", "Cn") or char == "�":
+            elif unicodedata.category(char) in ("Cc", "Cf", "Co", "Cs") or char == "�":
                 continue
             else:
                 spaced.append(f" {char} " if _stands_alone(char) else char)
