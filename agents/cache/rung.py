@@ -13,6 +13,7 @@ from agents.cache.backing import Backing
 from agents.cache.exact import NOTES_PER_ENTRY, CacheEvent, Count, Entry, ExactStore, Note, Notes, Slot, entry_of, event_digest, load_entry
 from agents.cache.flight import Flight, Flights, follow
 from agents.cache.key import MAX_ANSWER_CHARS, Identifier, Identity, ModelOf, repeats_hidden
+from agents.cache.pace import Pace
 from agents.cache.personal import holds_personal
 from agents.cache.shared import SharedStore
 from agents.ladder import Budget, Declined, Given, ModelTimes, Question
@@ -21,10 +22,6 @@ from schemas.settings import Settings
 
 FLOOR_S = 0.0005
 """A key and a look into memory take 0.1 ms; with less than this left the default is all that fits."""
-
-NEEDS_S = 0.1
-"""What the rungs below are taken to need when nobody says: first words from an idle engine. Too little, and an event that waited for another's
-answer in vain has no time for its own; too much only costs a second request for the same."""
 
 RECHECK_S = 2.0
 """With a shared store, how long an answer in memory is given without asking whether another worker was told that it is wrong."""
@@ -38,11 +35,6 @@ _AT_ONCE = ModelTimes()
 
 def count_nothing(_event: CacheEvent) -> None:
     """For those who want no figures."""
-
-
-def needs_default(_question: Question) -> float:
-    """`NEEDS_S`, whatever is asked."""
-    return NEEDS_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +60,15 @@ class CacheRung:
         *,
         store: SharedStore | None = None,
         count: Count = count_nothing,
-        needs_s: Callable[[Question], float] = needs_default,
+        needs_s: Callable[[Question], float] | None = None,
     ) -> None:
+        """`needs_s` says what the rungs below need to be of use to a question; without it that is learned from their answers."""
         cache = settings.cache
         self._identifier = Identifier(settings, model_of)
         self._clock = clock
         self._count = count
         self._needs_s = needs_s
+        self._pace = Pace(max((model.min_tokens for model in settings.models), default=1))
         self._kept = ExactStore(entries=cache.entries, max_bytes=cache.max_bytes, clock=clock, count=count)
         self._notes = Notes(NOTES_PER_ENTRY * cache.entries)
         self._flights = Flights()
@@ -165,7 +159,7 @@ class CacheRung:
     async def _join(self, ahead: Flight, question: Question, identity: Identity, budget: Budget) -> Given | Declined:
         """Wait for another's answer as long as there is time for an own one after that."""
         began = time.monotonic()
-        value = await follow(ahead, budget, self._needs_s(question))
+        value = await follow(ahead, budget, self._pace.needs_s if self._needs_s is None else self._needs_s(question))
         waited = ModelTimes(queue=time.monotonic() - began)
         if value is not None:
             return self._give(question, identity, value, "followed", waited)
@@ -221,7 +215,9 @@ class CacheRung:
         self._forget(opened)
         value = None
         try:
-            value = None if given is None else self._keep(opened, given)
+            if given is not None:
+                self._pace.note(given)
+                value = self._keep(opened, given)
         finally:
             if opened.flight is not None:
                 self._flights.land(opened.flight, value)

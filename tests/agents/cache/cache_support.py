@@ -91,7 +91,7 @@ class Cache:
         *,
         clock: Clock | None = None,
         store: SharedStore | None = None,
-        needs_s: Callable[[Question], float] = lambda _: 0.0,
+        needs_s: Callable[[Question], float] | None = lambda _: 0.0,
     ) -> None:
         self.counts: Counter[CacheEvent] = Counter()
         self.model: ModelRef | None = MODEL

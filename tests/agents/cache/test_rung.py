@@ -12,7 +12,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from agents.cache import rung as rung_module
-from agents.ladder import Declined, Given
+from agents.ladder import Declined, Given, ModelTimes
 from schemas.deadline import ManualClock
 from schemas.inference import Constraint
 from schemas.responses import ModelRef, Usage
@@ -206,6 +206,27 @@ def test_a_follower_that_cannot_wait_asks_for_itself() -> None:
     found = run(going())
     assert isinstance(found, Declined)
     assert found.why == "no time to wait for the same question before it"
+
+
+def test_what_the_next_rung_needs_is_learned_from_its_answers() -> None:
+    """After answers whose first words took half a second, nobody with less than that waits for another's; after quick ones they do."""
+
+    async def going() -> list[bool]:
+        waits = []
+        for seconds in (0.5, 0.001):
+            cache = Cache(needs_s=None)
+            await cache.teach(question("first?"), times=ModelTimes(prefill=seconds, generate=4 * seconds), usage=Usage(9, 0, 24))
+            ahead = question("hi?", event="1")
+            await cache.rung.answer(ahead, Budget())
+            follower = asyncio.ensure_future(cache.rung.answer(question("hi?", event="2"), Budget(0.6)))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            waits.append(not follower.done())
+            cache.rung.ended(ahead, None)
+            assert isinstance(await follower, Declined)
+        return waits
+
+    assert run(going()) == [False, True]
 
 
 def test_ends_that_are_never_told_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
