@@ -87,10 +87,10 @@ def plan_scenarios(settings: Settings, rungs_of: RungsOf, *, insurance: Degraded
     """
     ladders: dict[tuple[str, ...], Ladder] = {}
 
-    def ladder(key: str, names: tuple[str, ...]) -> Ladder:
+    def ladder(names: tuple[str, ...]) -> Ladder:
         """One for all scenarios with the same rungs: what a rung costs is learned once."""
         if names not in ladders:
-            known = rungs_of(_reached(key, names))
+            known = rungs_of(names)
             ladders[names] = Ladder(tuple(known[name] for name in names if name in known), insurance=insurance if "rules" in names else None, on_rung=on_rung)
         return ladders[names]
 
@@ -103,7 +103,8 @@ def plan_scenarios(settings: Settings, rungs_of: RungsOf, *, insurance: Degraded
         session = settings.session
         if scenario.instructions is not None:
             session = msgspec.structs.replace(session, instructions=scenario.instructions)
-        return Plan(scenario, session, ladder("ladder.rungs" if own_rungs is None else f"{key}.rungs", names), DefaultTexts(texts))
+        reached = _reached("ladder.rungs" if own_rungs is None else f"{key}.rungs", names)
+        return Plan(scenario, session, ladder(tuple(name for name in reached if _is_on(name, scenario, settings))), DefaultTexts(texts))
 
     named = {name: plan(f"scenarios.{name}.ladder", scenario) for name, scenario in settings.scenarios.items()}
     return Scenarios(plan("ladder", Scenario()), named)
@@ -117,6 +118,17 @@ def _reached(key: str, names: tuple[str, ...]) -> tuple[str, ...]:
     if end + 1 < len(names):
         raise ConfigError(f"{key}[{end + 1}]", f"{names[end + 1]!r} stands below `default`, which always answers", "put default last")
     return names[:end]
+
+
+def _is_on(name: str, scenario: Scenario, settings: Settings) -> bool:
+    """Whether the scenario uses this rung: one that it switches off is not asked, and not listed as if it had been."""
+    match name:
+        case "cache":
+            return (settings.cache.ttl_s if scenario.cache.ttl_s is None else scenario.cache.ttl_s) > 0
+        case "semantic_cache":
+            return scenario.semantic_cache.threshold is not None
+        case _:
+            return True
 
 
 def _parsed(key: str, text: str) -> Template:

@@ -89,6 +89,14 @@ def test_scenarios_with_the_same_rungs_share_a_ladder() -> None:
     assert scenarios.of("game").ladder is not scenarios.of("shop").ladder
 
 
+def test_a_rung_that_a_scenario_switches_off_is_not_in_its_ladder() -> None:
+    """The semantic cache without a threshold, the exact one with a lifetime of zero: neither asked nor listed."""
+    rungs = {"rungs": ["rules", "cache", "semantic_cache", "main", "default"]}
+    on = {"cache": {"ttl_s": 60}, "semantic_cache": {"threshold": 0.9}}
+    _, asked = plans({"ladder": rungs, "scenarios": {"faq": on, "chat": {"cache": {"ttl_s": 0}}}, "cache": {"ttl_s": 5}})
+    assert sorted(asked) == sorted([("rules", "cache", "main"), ("rules", "cache", "semantic_cache", "main"), ("rules", "main")])
+
+
 def test_nothing_may_stand_below_the_default() -> None:
     """It would never be reached: told at start, by the key's place."""
     with pytest.raises(ConfigError, match=r"ladder\.rungs\[1\]"):

@@ -43,6 +43,10 @@ zh = "店主向{state.hero.name}点头。"
 context = ["plan"]
 cache = { standalone = true }
 
+[scenarios.help]
+cache = { standalone = true }
+semantic_cache = { threshold = 0.6 }
+
 [[rules.inline]]
 name = "hours"
 match = { any = ["opening hours"] }
@@ -174,6 +178,20 @@ def test_feedback_evicts_the_answer_and_hides_its_turn(rig: tuple[WorkerProcess,
     (record,) = (seen.body for seen in wire.audits if seen.body["event_id"] == complaint["event_id"])
     assert (record["action"], record["ref"]) == ("feedback", event["event_id"])
     assert worker.metric_sum("answerby_reviews_total", result="handed") >= 1
+
+
+def test_what_means_the_same_is_given_once_more_and_leaves_both_caches_when_it_is_wrong(wire: Wire) -> None:
+    """The second wording gets the first one's answer; called wrong for the second, it is given to neither again."""
+    first, second = "please tell me when the shop opens on monday", "tell me please when the shop opens on monday"
+    long = {"max_tokens": 12}
+    assert wire.ask(message(first, scenario="help", answer=long))["outcome"] == "model"
+    reworded = message(second, scenario="help", answer=long)
+    hit = wire.ask(reworded)
+    assert (hit["outcome"], hit["degraded"], hit["reason"]) == ("semantic_cache", True, None)
+    assert wire.ask(message(first, scenario="help", answer=long))["outcome"] == "cache"
+    told = wire.ask(feedback(reworded))
+    assert told["data"]["evicted"] == 2
+    assert [wire.ask(message(text, scenario="help", answer=long))["outcome"] for text in (first, second)] == ["model", "model"]
 
 
 def test_feedback_about_what_is_not_known_changes_nothing(wire: Wire) -> None:
