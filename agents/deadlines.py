@@ -35,6 +35,10 @@ ENOUGH = 200
 
 QUANTILE = 0.999
 
+PER_EVENT_S = 0.0005
+"""What each event that is being written at the same moment adds to a publish. The timer's lead allows for it by the number in flight, so the reserve
+must not hold it too: one burst would take a third of a second from every budget of the next five minutes."""
+
 
 def compute_deadline(event: InteractionEvent, *, record_ms: int, arrived: float, arrived_wall_ms: int, section: DeadlineSection) -> Deadline:
     """When `event` is due (contract, Deadline).
@@ -70,7 +74,7 @@ class Reserve(Protocol):
         """Seconds to keep free."""
 
     def note(self, seconds: float) -> None:
-        """One publish took `seconds` from fixed bytes to acknowledgement."""
+        """One publish took `seconds` from fixed bytes to acknowledgement, less the share of those beside it (`alone`)."""
 
 
 class FixedReserve:
@@ -110,6 +114,11 @@ class MeasuredReserve:
         bisect.insort(self._sorted, seconds)
         while len(self._recent) > WINDOW or now - self._recent[0][0] > REMEMBERED_S:
             del self._sorted[bisect.bisect_left(self._sorted, self._recent.popleft()[1])]
+
+
+def alone(seconds: float, beside: int) -> float:
+    """Seconds that a publish would have taken without the `beside` others that were being written; at least none."""
+    return max(0.0, seconds - PER_EVENT_S * beside)
 
 
 def reserve_for(section: DeadlineSection) -> Reserve:

@@ -50,6 +50,8 @@ class Inflight:
         self.notes: list[Rung] = []
         self.staged = False
         self.answered = False
+        self.beside = 0
+        """How many others were being written when its bytes were fixed."""
         self.abandoned = False
         """Left to the partition's next owner: nothing may be written for it any more."""
         self._timer: asyncio.TimerHandle | None = None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 import structlog
 
 from agents.answers import headers_of
-from agents.deadlines import Reserve, compute_deadline
+from agents.deadlines import PER_EVENT_S, Reserve, compute_deadline
 from agents.lines import Inflight, SessionLines
 from schemas.dead_letters import Undecodable
 from schemas.deadline import Clock, Deadline
@@ -33,9 +33,6 @@ log = structlog.get_logger(__name__)
 
 LEAD_S = 0.004
 """From the timer to fixed bytes on a loop with other work: without it a default would be fixed just after the reserve began."""
-
-LEAD_PER_EVENT_S = 0.0005
-"""Defaults of a burst come due together and are built one after the other: each waits for those before it."""
 
 MAX_LEAD_S = 0.100
 """A flood must not take the model's whole time."""
@@ -93,8 +90,8 @@ class Responder:
         return not self._room.is_set()
 
     def lead(self) -> float:
-        """How long before its due an event is interrupted: the reserve, and the time to fix its bytes."""
-        return self._reserve.seconds() + min(MAX_LEAD_S, LEAD_S + LEAD_PER_EVENT_S * len(self._inflight))
+        """How long before its due an event is interrupted: the reserve, and the time to fix and write the bytes of all that come due together."""
+        return self._reserve.seconds() + min(MAX_LEAD_S, LEAD_S + PER_EVENT_S * len(self._inflight))
 
     async def run(self, events: AsyncIterator[Any]) -> None:
         """Take events as Faust delivers them; never raises for a record's sake."""

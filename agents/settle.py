@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 import structlog
 
 from agents.answers import Fixed, fix_response
-from agents.deadlines import Reserve
+from agents.deadlines import Reserve, alone
 from agents.decide import Decider, Decision, Repeat, Reply
 from agents.store import SessionStore, kept_record
 from schemas.audit import AuditAction, AuditRecord
@@ -67,6 +67,8 @@ class Settler:
         self._limits = limits
         self._expired: asyncio.Queue[Inflight] = asyncio.Queue()
         self._in_lane = 0
+        self._publishing = 0
+        """Replies with fixed bytes that are not acknowledged yet, those in the lane left out."""
         self._lane_idle = asyncio.Event()
         self._lane_idle.set()
 
@@ -148,11 +150,16 @@ class Settler:
         fixed, records = self._fix(inflight, event, reply)
         for model, tokens in reply.wasted:
             self._metrics.tokens.labels(model, "wasted").inc(tokens)
-        ahead = await self._publisher.write_ahead(records, self._tables, inflight.partition)
-        self.lines.leave(inflight)
-        await ahead
-        audited = None if reply.audit is None else await self._audit(inflight, event, reply.audit, reply.given.reason)
-        await self._send(inflight, fixed.record, fixed, audited)
+        inflight.beside = self._publishing
+        self._publishing += 1
+        try:
+            ahead = await self._publisher.write_ahead(records, self._tables, inflight.partition)
+            self.lines.leave(inflight)
+            await ahead
+            audited = None if reply.audit is None else await self._audit(inflight, event, reply.audit, reply.given.reason)
+            await self._send(inflight, fixed.record, fixed, audited)
+        finally:
+            self._publishing -= 1
 
     def _fix(self, inflight: Inflight, event: InteractionEvent, reply: Reply) -> tuple[Fixed, list[ChangelogRecord]]:
         """Fix the bytes and stage what they change: from here on the event has this answer and no other."""
@@ -271,7 +278,7 @@ class Settler:
         now = time.monotonic()
         publish = now - fixed.at
         if not inflight.deadline.expired:  # a batch of expired ones waits for all its writes: that says nothing about one publish
-            self._reserve.note(publish)
+            self._reserve.note(alone(publish, max(inflight.beside, self._publishing - 1)))
         metrics.reserve.set(self._reserve.seconds())
         self._count(response.outcome, response.reason)
         for stage, seconds in fixed.stages.items():

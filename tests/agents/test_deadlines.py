@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.deadlines import FIRST_RESERVE_S, MAX_RESERVE_S, MeasuredReserve, compute_deadline
+from agents.deadlines import FIRST_RESERVE_S, MAX_RESERVE_S, PER_EVENT_S, MeasuredReserve, alone, compute_deadline
 from schemas.deadline import Deadline
 from schemas.events import InteractionEvent
 from schemas.settings import DeadlineSection
@@ -120,3 +120,10 @@ def test_one_stall_is_not_a_tail_and_is_forgotten() -> None:
         now += 0.25
         reserve.note(0.004)
     assert reserve.seconds() == pytest.approx(0.007)
+
+
+def test_what_a_crowd_adds_is_not_a_publishes_own() -> None:
+    """The lead allows for the others already, and no crowd makes a publish take less than nothing."""
+    assert alone(0.150, 200) == pytest.approx(0.150 - 200 * PER_EVENT_S)
+    assert alone(0.004, 0) == 0.004
+    assert alone(0.004, 200) == 0.0

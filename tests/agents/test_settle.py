@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import msgspec
 import pytest
 
-from tests.agents.intake import Intake, turns
+from agents.deadlines import PER_EVENT_S, FixedReserve
+from tests.agents.intake import RESERVE_MS, Intake, turns
 from tests.support import run
 
 
@@ -118,5 +121,31 @@ def test_what_is_audited_names_no_text() -> None:
         (audit,) = intake.publisher.audits
         assert (audit.action, audit.event_id, audit.reason) == ("refused", "a", "no_consent")
         assert b"secret" not in msgspec.msgpack.encode(audit)
+
+    scenario(body)
+
+
+def test_a_burst_does_not_lengthen_the_reserve_by_its_own_length() -> None:
+    """Of a publish that shared the worker with others the reserve hears what it would have taken alone."""
+
+    class Noted(FixedReserve):
+        def note(self, seconds: float) -> None:
+            noted.append(seconds)
+
+    noted: list[float] = []
+
+    async def body(intake: Intake) -> None:
+        intake.settler._reserve = Noted(RESERVE_MS)
+        intake.publisher.open.clear()
+        began = time.monotonic()
+        for number in range(21):
+            intake.feed(str(number), session=str(number))
+        await turns()
+        await asyncio.sleep(20 * PER_EVENT_S)  # so that a publish takes longer than the share that is left out
+        intake.publisher.open.set()
+        await intake.until_released()
+        assert len(noted) == 21
+        shared = time.monotonic() - began - 10 * PER_EVENT_S
+        assert all(seconds <= shared for seconds in noted)
 
     scenario(body)
