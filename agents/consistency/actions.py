@@ -104,10 +104,12 @@ def check_decisions(clauses: Sequence[Clause], decisions: Sequence[Decision]) ->
     found: list[Contradiction] = []
     if not decisions:
         return found
+    whole = encode("\n".join(clause.text for clause in clauses))
+    deeds, fails = _DEEDS.within(whole), _FAILS.within(whole)
     decided = [(decision, read_deed(decision.text)) for decision in decisions[-MAX_DECISIONS:]]
     for clause in clauses:
         raw = encode(clause.text)
-        if not _DEEDS.finds(raw) or _FAILS.finds(raw):
+        if not deeds.finds(raw) or fails.finds(raw):
             continue
         deed = read_deed(clause.text)
         for decision, meant in decided:

@@ -45,7 +45,8 @@ def check(
     decided = tuple(decisions)
     if not known and not decided:
         return ()
-    clauses = [clause for clause in cut(text) if clause.mood == "states" and not _OF_THE_PAST.finds(encode(clause.text))]
+    past = _OF_THE_PAST.within(encode(text))
+    clauses = [clause for clause in cut(text) if clause.mood == "states" and not past.finds(encode(clause.text))]
     found = _check_facts(clauses, known, locale, slots, scenario, at_ms) if known else []
     found = [contradiction for contradiction in found if not _is_of_decision(contradiction.said, decided)]
     found += check_decisions(clauses, decided)

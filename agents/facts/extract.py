@@ -23,6 +23,11 @@ _NOT = Finder(
     r"\b(?:not|never|no longer|cannot|isn't|aren't|wasn't|don't|doesn't|didn't|won't|can't|haven't|hasn't)\b",
     r"不是|没有|不再|并非|[不没未别](?:[^知如过但仅错]|$)",
 )
+_ADVERB_WORDS = r"\b(?:still|currently|already|actually|really|indeed|definitely|certainly|therefore) "
+_ADVERBS = re.compile(_ADVERB_WORDS + "|仍然|依然|目前|现在|其实|的确|确实|一直", re.IGNORECASE)
+_HAS_ADVERBS = Finder(_ADVERB_WORDS + "|仍然|依然|目前|现在|其实|的确|确实|一直")
+"""Words that change nothing of what is stated, and would have to stand in every pattern."""
+
 _NOT_BUT = re.compile(r"\bnot (?:[^\s]+ ){1,3}but (?:rather )?", re.IGNORECASE)
 _FROM_TO = re.compile(r"\bfrom (?:[^\s]+ ){1,4}to ", re.IGNORECASE)
 _FROM_TO_ZH = re.compile("从[^改换到]{1,16}(?=改到|改成|改为|换成|换到|推迟到|提前到)")
@@ -35,6 +40,7 @@ _TAIL = re.compile(
     re.IGNORECASE,
 )
 _TAIL_ZH = re.compile("(?:就(?:行|好|可以|是)了?|谢谢|好吗|(?<!银)行吗|哦|啊|呀|呢|吧|了|啦|哈|的话|，.*|。.*)+$")
+_LIST = re.compile(r",? (?:and|or|nor) (?:the |to )?|[和与跟及、]|或者?", re.IGNORECASE)
 _ARTICLE = re.compile(r"^(?:a|an|the|some|any|my|your|our|all|that|to eat|to drink|eating|drinking)\s+", re.IGNORECASE)
 _NO_NAME = frozenset(
     (
@@ -112,33 +118,41 @@ class _Reader:
             yield from (fact for fact, _, _ in self.read_clause(sentence, whole))
 
     def read_clause(self, clause: Clause, matchers: Sequence[Matcher]) -> Iterator[tuple[Fact, str, Matcher]]:
-        """At most one fact a slot: the first pattern that fits counts."""
+        """At most one fact of an identity: the first pattern that fits counts."""
         if clause.mood in ("supposes", "quotes"):
             return
         if not matchers:
             return
         text = simplify(clause.text)
         raw_text = encode(text)
-        done: set[str] = set()
+        done: set[tuple[str, str]] = set()
         for matcher in matchers:
             slot = matcher.slot
-            if slot.name in done or (clause.mood == "asks" and not slot.in_questions):
+            if (slot.name, "") in done or (clause.mood == "asks" and not slot.in_questions):
                 continue
             groups = matcher.pattern.search(raw_text)
-            if groups is None:
+            if groups is None or (clause.mood == "asks" and _asks_value(text, groups["value"])):
                 continue
-            fact = self._fact(slot, groups, text)
-            if fact is not None and not (clause.mood == "asks" and _asks_value(text, groups["value"])):
-                done.add(slot.name)
-                yield fact, groups["value"], matcher
+            for fact, raw in self._facts(matcher, groups, text):
+                if fact.identity not in done:
+                    done.add(fact.identity)
+                    yield fact, raw, matcher
 
     def stamp(self, fact: Fact) -> Fact:
         """The same fact, said now."""
         return Fact(fact.slot, fact.value, self._event_id, self._at_ms, self._offset, fact.confidence, fact.key, fact.denied, fact.pinned, fact.personal)
 
-    def _fact(self, slot: Slot, groups: dict[str, str], clause: str) -> Fact | None:
-        raw = groups.get("value", "").strip()
-        no = "no" in groups or _denied_before(clause, raw, groups)
+    def _facts(self, matcher: Matcher, groups: dict[str, str], clause: str) -> Iterator[tuple[Fact, str]]:
+        """One fact, or one for each thing of a list: `I like tea and coffee`."""
+        slot, raw = matcher.slot, groups.get("value", "").strip()
+        no = "no" in groups or ("no" not in matcher.pattern.groups and _denied_before(clause, raw))
+        parts = _LIST.split(raw) if slot.many and slot.type == "yes_no" else [raw]
+        for part in parts:
+            fact = self._fact(slot, groups, part.strip(), no=no)
+            if fact is not None:
+                yield fact, part.strip()
+
+    def _fact(self, slot: Slot, groups: dict[str, str], raw: str, *, no: bool) -> Fact | None:
         if slot.type in ("text", "yes_no"):
             raw = trim(raw)[: self._settings.value_chars]
         if not raw or (slot.name == "name" and not _may_be_name(raw)):
@@ -163,6 +177,8 @@ class _Reader:
 
 def simplify(text: str) -> str:
     """Without the half of a contrast that does not hold: `not Ann but Eve` is `Eve`, `from 3 to 5` is `to 5`."""
+    if _HAS_ADVERBS.finds(encode(text)):
+        text = _ADVERBS.sub("", text)
     if " but " in text:
         text = _NOT_BUT.sub("", text)
     if " to " in text:
@@ -199,11 +215,9 @@ def key_of(text: str) -> str:
     return text[:-1] if len(text) > 3 and text.endswith("s") and not text.endswith(("ss", "us", "is")) else text  # noqa: PLR2004  # `gas` is no plural
 
 
-def _denied_before(clause: str, raw: str, groups: dict[str, str]) -> bool:
+def _denied_before(clause: str, raw: str) -> bool:
     """Whether a word before the value denies it, for patterns without a group `no` of their own."""
-    if not raw or "no" in groups:
-        return False
-    at = clause.find(raw)
+    at = clause.find(raw) if raw else -1
     return at > 0 and _NOT.finds(encode(clause[:at]))
 
 

@@ -94,7 +94,7 @@ def _compile(slot: Slot, key: str) -> Iterator[Matcher]:
     if (slot.type == "choice") != bool(slot.choices):
         right = "list them, as choices = { mage = ['wizard'] }" if slot.type == "choice" else 'leave them out, or set type = "choice"'
         raise ConfigError(f"{key}.choices", f"{'missing' if slot.type == 'choice' else 'given'} for type {slot.type!r}", right)
-    for field, table in (("patterns", slot.patterns), ("answers", slot.answers)):
+    for field, table in (("answers", slot.answers), ("patterns", slot.patterns)):
         for language, sources in table.items():
             for index, source in enumerate(sources):
                 yield Matcher(slot, _pattern(source, f"{key}.{field}.{language}[{index}]"), field == "answers")
