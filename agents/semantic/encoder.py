@@ -26,6 +26,9 @@ class Encoder(Protocol):
     size: int
     """Numbers in a vector."""
 
+    same_words: bool
+    """Whether a hit needs the same content words: what knows words alone cannot say what one word more means."""
+
     def encode(self, texts: Sequence[str]) -> Vectors:
         """Vectors of `texts`, float32 [len(texts), size], normalised."""
 

@@ -33,7 +33,7 @@ class Signature(msgspec.Struct, frozen=True):
     actors: tuple[str, ...]
     asks: frozenset[str]
     words: frozenset[str]
-    """What is left of the text without words that carry no meaning, synonyms as one. One may say more than the other, but not both something else."""
+    """What is left of the text without words that carry no meaning, synonyms as one: see `difference`."""
     order: tuple[str, ...]
     """The same words as they follow each other; two texts must not be alike but for two parts that have changed places."""
 
@@ -65,12 +65,16 @@ def signature(text: str) -> Signature:
     )
 
 
-def difference(one: Signature, other: Signature) -> str | None:
-    """The first guard on which two signatures disagree; None when they agree on all."""
+def difference(one: Signature, other: Signature, *, same_words: bool = True) -> str | None:
+    """The first guard on which two signatures disagree; None when they agree on all.
+
+    With `same_words` the two speak of the same things, synonyms and order aside. Without, one may say more than the other, but not
+    both something else: for encoders that can judge what the rest means.
+    """
     equal = next((name for name in EQUAL if getattr(one, name) != getattr(other, name)), None)
     if equal is not None:
         return equal
-    if one.words - other.words and other.words - one.words:
+    if one.words != other.words and (same_words or (one.words - other.words and other.words - one.words)):
         return "words"
     return "order" if have_swapped(one.order, other.order) else None
 

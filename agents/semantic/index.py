@@ -85,8 +85,9 @@ class Miss(msgspec.Struct, frozen=True):
 class Index:
     """The questions of one place."""
 
-    def __init__(self, size: int, entries: int) -> None:
+    def __init__(self, size: int, entries: int, *, same_words: bool) -> None:
         self._most = entries
+        self._same_words = same_words
         self._rows: Vectors = np.zeros((min(FIRST_ROWS, entries), size), np.float32)
         self._entries: list[Entry | None] = []
         self._free: list[int] = []
@@ -117,7 +118,7 @@ class Index:
             entry = self._entries[row]
             if entry is None or entry.at < since:
                 continue
-            why = "context" if entry.ground != asked.ground else difference(entry.signature, asked.signature)
+            why = "context" if entry.ground != asked.ground else difference(entry.signature, asked.signature, same_words=self._same_words)
             if why is None:
                 return Closed() if entry.answer is None else Hit(entry, entry.answer, float(near[row]))
             guard = guard or why
@@ -159,8 +160,9 @@ class Index:
 class Indexes:
     """All places, the one used longest ago going first when there are too many or their vectors take too much."""
 
-    def __init__(self, size: int, *, entries: int, indexes: int, max_bytes: int) -> None:
-        self._size, self._entries, self._most, self._max_bytes = size, entries, indexes, max_bytes
+    def __init__(self, size: int, *, entries: int, indexes: int, max_bytes: int, same_words: bool = True) -> None:
+        """`size` numbers a vector; for the bounds see `semantic_cache`, for `same_words` see `Encoder`."""
+        self._size, self._entries, self._most, self._max_bytes, self._same_words = size, entries, indexes, max_bytes, same_words
         self._places: OrderedDict[Place, Index] = OrderedDict()
         self._by_event: dict[tuple[str, str], list[_Kept]] = {}
 
@@ -184,7 +186,8 @@ class Indexes:
         """Keep an answer under its question."""
         index = self._places.get(asked.place)
         if index is None:
-            index = self._places[asked.place] = Index(self._size, min(self._entries, max(1, self._max_bytes // (4 * self._size))))
+            entries = min(self._entries, max(1, self._max_bytes // (4 * self._size)))
+            index = self._places[asked.place] = Index(self._size, entries, same_words=self._same_words)
         self._places.move_to_end(asked.place)
         entry, gone = index.put(asked, answer, event, at)
         for old in gone:

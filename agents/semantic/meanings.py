@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import NamedTuple
 
 from agents.semantic.language import fold, is_chinese, words_of
@@ -22,24 +21,17 @@ class Meanings(NamedTuple):
     """The content of a text."""
 
     words: frozenset[str]
-    """Known meanings, words, and the characters of Chinese that is not known; one that stands there twice is two."""
+    """Known meanings, words, and the characters of Chinese that is not known."""
     order: tuple[str, ...]
     """Meanings, words and characters, as they follow each other."""
 
 
 def find_meanings(text: str) -> Meanings:
     """What a text speaks of, for comparing it with another."""
-    words: set[str] = set()
     order: list[str] = []
     for piece, known in find_pieces(text):
-        if known or not is_chinese(piece):
-            words.add(piece)
-            order.append(piece)
-        else:
-            order += piece
-    times = Counter(part for part in order if part not in words)
-    words.update(part if time == 1 else f"{part}{time}" for part, most in times.items() for time in range(1, most + 1))
-    return Meanings(frozenset(words), tuple(order))
+        order += [piece] if known or not is_chinese(piece) else piece
+    return Meanings(frozenset(order), tuple(order))
 
 
 def have_swapped(one: tuple[str, ...], other: tuple[str, ...]) -> bool:

@@ -26,6 +26,7 @@ class NgramEncoder:
 
     name = "ngrams-1"
     size = SIZE
+    same_words = True
 
     def encode(self, texts: Sequence[str]) -> Vectors:
         """About 0.15 ms a question."""

@@ -43,6 +43,7 @@ def spell_digits(folded: str) -> str:
     text = folded
     text = _sayings().sub(" ", text)
     text = _GROUPED.sub("", text)
+    text = re.sub(r"(?<!\d )\bsecond\b", "2nd", text)  # not the unit, which comes in numbers
     text = re.sub(r"百分之([零〇一二两三四五六七八九十百\d.]+)", r"\1%", text)
     text = _SUFFIXED.sub(lambda match: f"{match[1]}{_spaced(match[2])}", text)
     text = _SCALED.sub(lambda match: _plain(float(match[1]) * _POWERS[match[2]]), text)

@@ -33,6 +33,8 @@ _ONE_THREAD = {"INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1, "PERFORMANCE_HINT":
 class OpenVinoEncoder:
     """Sentences to the mean of their tokens' last states, beside their words. A Chinese text goes by its words alone unless the folder brings a tokenizer."""
 
+    same_words = False
+
     def __init__(self, folder: Path) -> None:
         """Load and compile, some 0.5 s.
 

@@ -96,7 +96,7 @@ class SemanticCacheRung:
         encoder = self._thread.encoder
         if encoder is not None:
             own = self._settings
-            self._indexes = Indexes(encoder.size, entries=own.entries, indexes=own.indexes, max_bytes=own.max_bytes)
+            self._indexes = Indexes(encoder.size, entries=own.entries, indexes=own.indexes, max_bytes=own.max_bytes, same_words=encoder.same_words)
 
     async def stop(self) -> None:
         """Let go of the encoder; at most two seconds."""

@@ -21,7 +21,7 @@ HELD_OUT = "held_out"
 MARGIN = 0.03
 """Above the nearest wrong pair: the next one that nobody has written down may be a little nearer."""
 
-LOWEST = 0.6
+LOWEST = 0.8
 """Never recommended less: pairs that are all told apart by guards say nothing about texts that guards know nothing of."""
 
 MAX_PAIRS, MAX_BYTES = 20_000, 64_000_000
@@ -115,7 +115,7 @@ def judge(pairs: Sequence[Pair], encoder: Encoder) -> list[Judged]:
     judged = []
     for pair in pairs:
         one, other = encoder.encode([pair.a, pair.b])
-        judged.append(Judged(pair, float(one @ other), difference(signature(pair.a), signature(pair.b))))
+        judged.append(Judged(pair, float(one @ other), difference(signature(pair.a), signature(pair.b), same_words=encoder.same_words)))
     return judged
 
 

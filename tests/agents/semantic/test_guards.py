@@ -30,6 +30,7 @@ def guard(one: str, other: str) -> str | None:
         ("sides", "How do I turn on dark mode?", "How do I turn dark mode off?"),
         ("sides", "开启自动续费", "关闭自动续费"),
         ("sides", "Should I buy shares?", "Should I sell shares?"),
+        ("sides", "How do I zoom in on the map?", "How do I zoom out on the map?"),
         ("members", "Is the red jacket here?", "Is the blue jacket here?"),
         ("members", "用微信支付", "用支付宝支付"),
         ("names", "Send it to Alice", "Send it to Robert"),
@@ -138,6 +139,14 @@ def test_any_text_agrees_with_itself(text: str) -> None:
 def test_differing_goes_both_ways(one: str, other: str) -> None:
     """Which text came first does not matter."""
     assert guard(one, other) == guard(other, one)
+
+
+def test_one_word_more_is_for_encoders_that_know_what_it_means() -> None:
+    """What knows words alone takes no more and no fewer; another word in place of one is never taken."""
+    oven, door, fridge = (signature(f"How do I clean the {thing}?") for thing in ("oven", "oven door", "fridge"))
+    assert difference(oven, door) == difference(door, oven) == "words"
+    assert difference(oven, door, same_words=False) is None
+    assert difference(oven, fridge, same_words=False) == "words"
 
 
 def test_every_guard_has_a_test() -> None:
