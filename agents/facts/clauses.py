@@ -24,14 +24,14 @@ class Clause(msgspec.Struct, frozen=True):
 
 # Each repeat below stands before a character that it cannot take, so cutting takes time in proportion to the text.
 _ENDS = re.compile("[!?。！？;；\n.]+")
-_ABBREVIATED = re.compile(r"(?:\b[A-Z]|\b[Nn]o|\b(?:Mr|Mrs|Ms|Dr|St|vs|etc))$")
+_ABBREVIATED = re.compile(r"(?:(?:^|\s)[A-Z]|\b[Nn]o|\b(?:Mr|Mrs|Ms|Dr|St|vs|etc))$")
 """A full stop behind these ends no sentence: `St. Louis`, `J. Smith`, `no. 5`."""
 
 _COMMAS = re.compile("[,，、:：—–…]| - ")
 _GOES_ON = re.compile(r" ?(?:19|20)\d\d\b|\d{3}(?!\d)")
 """Behind a comma: a year or thousands, which belong to what stands before it."""
 
-_CONTRAST = re.compile(r"\b(?:but(?! also)|however|although|because)\b|但是|(?<!不)但|可是|不过|因为|而且|所以", re.IGNORECASE)
+_CONTRAST = re.compile(r"\b(?:but(?! also)|however|although|because)\b|但是|(?<!不)但|可是|不过(?!敏)|因为|而且|所以", re.IGNORECASE)
 _HAS_CONTRAST = Finder(r"\b(?:but|however|although|because)\b|但|可是|不过|因为|而且|所以")
 _AND = re.compile(
     r" and (?=(?:i|i'm|i'd|i've|my|we|our|you|your|please|can|could|would|is|are|do|does|what|how|when|where|who|call|it|the)\b)",

@@ -30,10 +30,12 @@ _SLASHED = re.compile(r"\b(\d{1,2})/(\d{1,2})(?:/(\d{4}))?\b")
 _MONTH_DAY = re.compile(r"\b([a-z]{3})[a-z]*\.? (?:the )?(\d{1,2})(?:st|nd|rd|th)?\b(?:,? (\d{4}))?(?! ?[ap]m)")
 _DAY_MONTH = re.compile(r"\b(\d{1,2})(?:st|nd|rd|th)? (?:of )?([a-z]{3})[a-z]*\b(?:,? (\d{4}))?")
 _WEEKDAY = re.compile(r"\b(mon|tue|wed|thu|fri|sat|sun)[a-z]*\b")
-_MONTH_DAY_ZH = re.compile(r"(?:(\d{4})年)?([\d一二三四五六七八九十]{1,3})月([\d一二三四五六七八九十]{1,3})[日号]?")
+_MONTH_DAY_ZH = re.compile(r"(?:(\d{4})年)?(\d{1,2}|[一二两三四五六七八九十]{1,3})月(\d{1,2}|[一二两三四五六七八九十]{1,3})[日号]?")
 _WEEKDAY_ZH = re.compile("(?:周|星期|礼拜)([一二三四五六日天])")
 _TIME = re.compile(r"\b(\d{1,2})(?:[:.](\d\d))? ?(am|pm|a\.m|p\.m)|\b(\d{1,2}):(\d\d)\b|\b(noon|midnight)\b")
-_TIME_ZH = re.compile(r"(上午|早上|早晨|凌晨|中午|下午|傍晚|晚上|今晚|明晚)?([\d一二两三四五六七八九十]{1,3})[点时:](半|一刻|[\d一二三四五六七八九十]{1,3})?")
+_TIME_ZH = re.compile(
+    r"(上午|早上|早晨|凌晨|中午|下午|傍晚|晚上|今晚|明晚)?(\d{1,2}|[一二两三四五六七八九十]{1,3})[点时:](半|一刻|\d{1,2}|[一二三四五六七八九十]{1,3})?"
+)
 _LATE = ("下午", "傍晚", "晚上", "今晚", "明晚")
 _NOON, _DAY_HOURS, _HOUR_MINUTES = 12, 24, 60
 

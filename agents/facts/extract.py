@@ -41,6 +41,7 @@ _TAIL = re.compile(
 )
 _TAIL_ZH = re.compile("(?:就(?:行|好|可以|是)了?|谢谢|好吗|(?<!银)行吗|哦|啊|呀|呢|吧|了|啦|哈|的话|，.*|。.*)+$")
 _LIST = re.compile(r",? (?:and|or|nor) (?:the |to )?|[和与跟及、]|或者?", re.IGNORECASE)
+_AND_ZH = re.compile("[和跟与、及]")
 _ARTICLE = re.compile(r"^(?:a|an|the|some|any|my|your|our|all|that|to eat|to drink|eating|drinking)\s+", re.IGNORECASE)
 _NO_NAME = frozenset(
     (
@@ -133,6 +134,8 @@ class _Reader:
             groups = matcher.pattern.search(raw_text)
             if groups is None or (clause.mood == "asks" and _asks_value(text, groups["value"])):
                 continue
+            if slot.name == "goal" and done:  # `I want to book a table for four` has been understood better already
+                continue
             for fact, raw in self._facts(matcher, groups, text):
                 if fact.identity not in done:
                     done.add(fact.identity)
@@ -196,7 +199,7 @@ def trim(text: str) -> str:
 
 def key_of(text: str) -> str:
     """One form for what a fact is about: `The mugs` and `a mug` are one."""
-    text = text.lower().replace("-", " ").strip()
+    text = _AND_ZH.split(text.lower().replace("-", " ").strip(), maxsplit=1)[0]
     for _ in range(2):
         text = _ARTICLE.sub("", text)
     text = {

@@ -41,9 +41,9 @@ _IF = Finder(
 """What is supposed holds for the rest of its sentence: `if I bought two, my budget would be 50`."""
 
 _MAYBE = Finder(
-    r"\b(?:say i|for example|for instance|e\.g\.|i wish|in case|unless|would have|could have|might|maybe|perhaps|used to"
+    r"\b(?:say i|for example|for instance|e\.g\.|i wish|in case|unless|would have|could have|might|maybe|nobody|no one|perhaps|used to"
     r"|don't think|do not think|doubt|not sure|not certain)\b",
-    "比如|例如|举例|要不是|也许|可能|或许|好像|以前|曾经|不认为|不觉得|不确定|不知道",
+    "比如|例如|举例|要不是|也许|可能|或许|好像|以前|曾经|不认为|不觉得|不确定|不知道|没人|没有人",
 )
 _POLITE_IF = re.compile(r"\bif (?:possible|you don't mind|you please|i may|need be|you can|you could)\b", re.IGNORECASE)
 

@@ -24,8 +24,15 @@ _DAY_EN = (
     rf"(?:[0-9]+-[0-9]+-[0-9]+|[0-9]+/[0-9]+(?:/[0-9]+)?|{_MONTH}\.? (?:the )?{_DAY}(?:,? [0-9]{{4}})?|"
     rf"(?:the )?{_DAY} (?:of )?{_MONTH}(?: [0-9]{{4}})?|{_WEEKDAY}|(?:the )?(?:day after )?tomorrow|today|tonight)"
 )
-_TIME_ZH = "(?:上午|早上|早晨|凌晨|中午|下午|傍晚|晚上)?(?:[0-9]+:[0-9]+|[0-9一-十]+[点时](?:半|一刻|[0-9一-十]+分?|整|钟)?)"
-_DAY_ZH = "(?:(?:[0-9]+年)?[0-9一-十]+月[0-9一-十]+[日号]?|(?:下个?|这个?|本)?(?:周|星期|礼拜)[一二三四五六日天]|大?后天|[今明][天晚]|[0-9]+-[0-9]+-[0-9]+)"
+_TIME_ZH = "(?:上午|早上|早晨|凌晨|中午|下午|傍晚|晚上)?(?:[0-9]+:[0-9]+|[0-9一-四]+[点时](?:半|一刻|[0-9一-四]+分?|整|钟)?)"
+# The range from 一 to 四 holds all numerals up to 十 (and more, which `dates` refuses): ten characters one by one would make the patterns too large.
+_DAY_ZH = "(?:(?:[0-9]+年)?[0-9一-四]+月[0-9一-四]+[日号]?|(?:下个?|这个?|本)?(?:周|星期|礼拜)[一二三四五六日天]|大?后天|[今明][天晚]|[0-9]+-[0-9]+-[0-9]+)"
+
+_SURNAMES_ZH = (
+    "[王李张刘陈杨黄赵吴周徐孙马朱胡郭何林高罗郑梁谢宋唐许韩冯邓曹彭曾肖田董潘袁蔡蒋余于杜叶程魏苏吕丁任卢姚沈钟姜崔谭陆范汪"
+    "廖石金韦贾夏付方邹熊白孟秦邱侯江尹薛阎段雷龙史陶贺顾毛郝龚邵万钱严武戴莫孔向汤]"
+)
+"""The hundred or so that most people have: `我是` alone begins too many other sentences."""
 
 PIECES = {
     "number": _NUMBER,
@@ -34,9 +41,10 @@ PIECES = {
     "money_zh": f"(?P<value>[$€£¥]?{_NUMBER_ZH}) ?(?P<unit>{_CURRENCY_ZH})?",
     "date": rf"(?:(?:next|this|the|coming) )?(?:{_DAY_EN}(?: (?:morning|afternoon|evening))?(?:,? (?:at )?{_TIME})?|{_TIME}(?: on {_WEEKDAY})?)",
     "date_zh": f"(?:{_DAY_ZH}的?(?:{_TIME_ZH})?|{_TIME_ZH})",
-    "code": r"(?:[A-Z]+-?[0-9]+(?:-[A-Z0-9]+)*|[0-9]{4,18}(?:-[A-Z0-9]+)*)\b",
+    "code": r"(?:[A-Z]+-?[0-9]+[A-Z]*(?:-[A-Z0-9]+)*|[0-9]{4,18}[A-Z]*(?:-[A-Z0-9]+)*)\b",
     "name": r"(?-i:[A-ZÀ-Þ][A-Za-zÀ-ɏ'-]+(?: [A-ZÀ-Þ][A-Za-zÀ-ɏ'-]+){0,2})",
     "name_zh": "(?:[一-鿿·]+|(?-i:[A-Z][A-Za-z]+(?: [A-Z][A-Za-z]+)?))",
+    "surname_zh": _SURNAMES_ZH,
     "things": "(?:(?:[a-z-]+ )?[a-z-]+s|people)\\b",
     "event": "appointment|meeting|booking|reservation|flight|delivery|interview|check-?in|check-?out|birthday|train|lesson|wedding|viewing|table|visit",
     "event_zh": "预约|会议|会面|预订|航班|送货|配送|面试|入住|退房|生日|火车|课程|婚礼|看房|体检|约会",

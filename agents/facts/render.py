@@ -10,7 +10,20 @@ import msgspec
 from agents.facts.slots import SlotSet
 from schemas.facts import Choice, Date, Fact, Number, Text, Value, YesNo
 
-_SYMBOL_FIRST = {"zh": {"EUR": "欧元", "USD": "美元", "GBP": "英镑", "CNY": "元", "JPY": "日元", "person": "人", "day": "天", "hour": "小时", "minute": "分钟"}}
+_UNIT_WORDS = {
+    "zh": {
+        "EUR": "欧元",
+        "USD": "美元",
+        "GBP": "英镑",
+        "CNY": "元",
+        "JPY": "日元",
+        "person": "人",
+        "day": "天",
+        "hour": "小时",
+        "minute": "分钟",
+        "gold": "金币",
+    }
+}
 _WEEKDAYS = {"en": "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split(), "zh": "周一 周二 周三 周四 周五 周六 周日".split()}
 
 
@@ -41,7 +54,7 @@ def render_value(value: Value, language: str) -> str:
         case YesNo():
             return ("是" if value.yes else "否") if language == "zh" else ("yes" if value.yes else "no")
         case Number():
-            unit = _SYMBOL_FIRST.get(language, {}).get(value.unit, value.unit)
+            unit = _UNIT_WORDS.get(language, {}).get(value.unit, value.unit)
             return f"{value.number:.10g}" + (unit if language == "zh" else f" {unit}" if unit else "")
         case Date():
             return _render_date(value, language)

@@ -99,6 +99,9 @@ def _read_number(raw: str, unit: str) -> Number | None:
         if mark in text:
             unit, text = unit or mark, text.replace(mark, " ").strip()
     text = text.replace(",", "").strip()
+    if text.endswith(" dozen") and text != "a dozen":
+        count = _read_number(text.removesuffix(" dozen"), unit)
+        return Number(count.number * 12, count.unit) if count is not None else None
     if _PLAIN_NUMBER.match(text):
         return Number(float(text), read_unit(unit))
     if text in _ONE:
