@@ -119,8 +119,8 @@ def load_rules(settings: Rules) -> RuleSet:
     return read.ruleset
 
 
-def read_rules(settings: Rules, *, settings_file: Path | None = None) -> Read:
-    """The same, with every problem as a value. `settings_file` is where the inline rules stand, when that is known."""
+def read_rules(settings: Rules, *, settings_file: Path | None = None, in_pieces: bool = False) -> Read:
+    """The same, with every problem as a value. `settings_file` is where the inline rules stand, when that is known; `in_pieces` as for a RuleSet."""
     written: list[Written] = []
     problems: list[Problem] = []
     source = _settings_source(settings_file) if settings.inline else Source(None, None, ())
@@ -132,7 +132,7 @@ def read_rules(settings: Rules, *, settings_file: Path | None = None) -> Read:
     compiled = _compile(written, problems, settings.max_rules)
     order = {name: place for place, name in enumerate((None, *settings.files))}
     problems.sort(key=lambda problem: (order.get(problem.file, 0), problem.line or 0))
-    return Read(tuple(written), tuple(problems), RuleSet(() if problems else compiled, text_chars=settings.text_chars))
+    return Read(tuple(written), tuple(problems), RuleSet(() if problems else compiled, text_chars=settings.text_chars, in_pieces=in_pieces))
 
 
 def _settings_source(file: Path | None) -> Source:

@@ -49,12 +49,13 @@ class TooMuchWork(msgspec.Struct, frozen=True):
 class RuleSet:
     """Rules in force, best first; immutable, so that one set is swapped for another between two events."""
 
-    def __init__(self, rules: Iterable[CompiledRule] = (), *, text_chars: int = 1000) -> None:
+    def __init__(self, rules: Iterable[CompiledRule] = (), *, text_chars: int = 1000, in_pieces: bool = False) -> None:
+        """`in_pieces` is for a loop that runs meanwhile: nothing is built that holds it up for longer than 5 ms, at the price of slower matches."""
         ordered = sorted(rules, key=lambda one: -one.rule.priority)
         self.text_chars = text_chars
         self.count = len(ordered)
         self._by_name = {one.rule.name: one for one in ordered}
-        self._by_when = {when: _Index([one for one in ordered if one.rule.when == when], text_chars) for when in ("always", "degraded")}
+        self._by_when = {when: _Index([one for one in ordered if one.rule.when == when], text_chars, in_pieces=in_pieces) for when in ("always", "degraded")}
 
     def match(
         self, text: str, *, scenario: str = "default", locale: str = "en", state: Mapping[str, Any] | None = None, when: When = "always"
@@ -90,7 +91,7 @@ class RuleSet:
 class _Index:
     """The rules of one `when`, by rank."""
 
-    def __init__(self, rules: Sequence[CompiledRule], text_chars: int) -> None:
+    def __init__(self, rules: Sequence[CompiledRule], text_chars: int, *, in_pieces: bool) -> None:
         self._text_chars = text_chars
         self.empty = not rules
         by_keyword: dict[Keyword, list[int]] = {}
@@ -102,10 +103,10 @@ class _Index:
         counts: Counter[Hashable] = Counter(anchor for rule in rules for choice in _choices(rule) for anchor in choice.anchors)
         self._rules = [self._file(rank, rule, counts, by_keyword) for rank, rule in enumerate(rules)]
         """With the conditions that are left when a rule comes up."""
-        self._finder = KeywordFinder(list(by_keyword))
+        self._finder = KeywordFinder(list(by_keyword), in_pieces=in_pieces)
         self._by_keyword = list(by_keyword.values())
         """By the number that the finder gives. Keywords under which no rule is filed are looked for only when their rule comes up."""
-        self._filter = PatternFilter([pattern for rank in self._patterned if (pattern := rules[rank].pattern) is not None])
+        self._filter = PatternFilter([pattern for rank in self._patterned if (pattern := rules[rank].pattern) is not None], in_pieces=in_pieces)
 
     def _file(self, rank: int, rule: CompiledRule, counts: Counter[Hashable], by_keyword: dict[Keyword, list[int]]) -> CompiledRule:
         """Put a rule where the fewest texts bring it up for nothing; gives back what is left to ask when it does come up."""

@@ -13,7 +13,7 @@ MAX_KEYWORD_CHARS = 200
 """A longer one is a sentence, which nobody types again letter by letter. Worst case it allows: 200 keywords that end at one place of the text."""
 
 _AT_ONCE = 3000
-"""Keywords in one automaton. Building one holds the interpreter for about 5 ms, and the event loop must not wait longer while rules are read again."""
+"""Keywords in one automaton of several. Building it holds the interpreter for about 5 ms, and an event loop must not wait longer. Each costs a pass."""
 
 
 class Keyword(msgspec.Struct, frozen=True, gc=False):
@@ -52,12 +52,13 @@ def parse_keyword(written: str) -> Keyword | None:
 class KeywordFinder:
     """Finds its keywords; each is known by its place in the list."""
 
-    def __init__(self, keywords: Sequence[Keyword]) -> None:
+    def __init__(self, keywords: Sequence[Keyword], *, in_pieces: bool = False) -> None:
         by_text: dict[str, list[tuple[int, bool, bool]]] = {}
         for number, keyword in enumerate(keywords):
             by_text.setdefault(keyword.text, []).append((number, keyword.whole_start, keyword.whole_end))
         texts, meanings = list(by_text), list(by_text.values())
-        self._parts = [(_build(texts[at : at + _AT_ONCE]), meanings[at : at + _AT_ONCE]) for at in range(0, len(texts), _AT_ONCE)]
+        size = _AT_ONCE if in_pieces else max(1, len(texts))
+        self._parts = [(_build(texts[at : at + size]), meanings[at : at + size]) for at in range(0, len(texts), size)]
 
     def find(self, folded: str) -> set[int]:
         """The numbers of the keywords that stand in a text which `fold` has been through."""

@@ -108,7 +108,7 @@ def _reread(settings: Rules, files: tuple[Path, ...], before: _Seen) -> tuple[_S
     seen = _look(files)
     if seen.digest == before.digest:
         return seen, None
-    read = read_rules(settings)
+    read = read_rules(settings, in_pieces=True)
     if _look(files).digest != seen.digest:
         return before, None  # somebody is writing: the next look will find it whole
     if read.problems:

@@ -16,7 +16,7 @@ _MAX_MEM = 1 << 20
 """Bytes that one pattern's automaton may take: a thousand of them stay below 1 GiB even when each one is at its worst."""
 
 _AT_ONCE = 250
-"""Patterns in one filter. Building one holds the interpreter for about 2 ms, and the event loop must not wait longer while rules are read again."""
+"""Patterns in one filter of several. Building it holds the interpreter for about 5 ms, and an event loop must not wait longer. Each costs a pass."""
 
 _OPTIONS = re2.Options()
 _OPTIONS.max_mem = _MAX_MEM
@@ -88,11 +88,12 @@ def _size(source: bytes, regex: re2._Regexp) -> int:
 class PatternFilter:
     """Tells which patterns can match: those whose fixed pieces stand in the text, and those that have none."""
 
-    def __init__(self, patterns: Sequence[Pattern]) -> None:
+    def __init__(self, patterns: Sequence[Pattern], *, in_pieces: bool = False) -> None:
         self._parts: list[tuple[int, re2.Filter]] = []
-        for at in range(0, len(patterns), _AT_ONCE):
+        size = _AT_ONCE if in_pieces else max(1, len(patterns))
+        for at in range(0, len(patterns), size):
             part = re2.Filter()
-            for pattern in patterns[at : at + _AT_ONCE]:
+            for pattern in patterns[at : at + size]:
                 part.Add(pattern.source.encode(), _OPTIONS)
             part.Compile()
             self._parts.append((at, part))

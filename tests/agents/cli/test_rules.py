@@ -169,3 +169,9 @@ def test_inline_rules_are_told_by_key(tmp_path: Path) -> None:
     settings.write_text('[[rules]]\nname = "i"\nmatch.any = ["x"]\n', encoding="utf-8")
     with pytest.raises(ConfigError, match=r"^rules\.inline\[0\]\.answer: is missing; must be a table, each value text"):
         check_config(config=settings)
+
+
+def test_example_file_does_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    """The file that the guide points to is right, and so is every example in it."""
+    assert call("test", Path(__file__).parents[3] / "examples" / "rules.toml") == 0
+    assert "7 of 7 examples as written" in capsys.readouterr().out

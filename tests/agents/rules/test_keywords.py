@@ -80,7 +80,8 @@ def test_one_pass_finds_what_each_keyword_finds(written: list[str], text: str) -
     assert KeywordFinder(keywords).find(folded) == {number for number, one in enumerate(keywords) if one.stands_in(folded)}
 
 
-def test_more_keywords_than_one_automaton_takes() -> None:
+def test_keywords_in_pieces() -> None:
     """Numbers stay those of the list when several automata share it."""
     keywords = [keyword(f"w{number}") for number in range(7000)]
-    assert KeywordFinder(keywords).find("w6999 w0 w3500 w70001") == {0, 3500, 6999}
+    for in_pieces in (False, True):
+        assert KeywordFinder(keywords, in_pieces=in_pieces).find("w6999 w0 w3500 w70001") == {0, 3500, 6999}

@@ -82,4 +82,5 @@ def test_filter_loses_no_match(sources: list[str], text: str) -> None:
 def test_filter_of_hundreds_names_few() -> None:
     """Among hundreds of patterns, only those whose words stand in the text are searched."""
     patterns = [pattern(rf"word{number}x\s+(\d+)") for number in range(600)]
-    assert PatternFilter(patterns).possible(b"so WORD7X 12 and word599x") == [7, 599]
+    for in_pieces in (False, True):
+        assert PatternFilter(patterns, in_pieces=in_pieces).possible(b"so WORD7X 12 and word599x") == [7, 599]
