@@ -8,10 +8,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import re
 import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -132,7 +134,19 @@ def summary(result: LoadResult) -> dict[str, Any]:
         "lateness_max_ms": _rounded(late[-1] if late else None),
         "outcomes": result.outcomes(),
         "fallback_share": _rounded(by_fallback / max(1, len(result.sent)), 3),
+        "declined": declined(result),
     }
+
+
+def declined(result: LoadResult) -> dict[str, int]:
+    """Why rungs did not answer, figures left out, the most common first."""
+    whys = Counter(
+        f"{rung['rung']} {rung['verdict']}: {re.sub(r'[0-9.]+', 'N', rung['why'])}"
+        for seen in result.received.values()
+        for rung in seen[0].response["rungs"]
+        if rung["verdict"] != "answered"
+    )
+    return dict(whys.most_common(8))
 
 
 def _rounded(value: float | None, digits: int = 2) -> float | None:

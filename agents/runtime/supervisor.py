@@ -119,6 +119,8 @@ class Engine:
         self._ids = itertools.count(1)
         self._replicas = [_Replica(spec, hooks or NoHooks()) for spec in specs]
         self.model = specs[0].model
+        self.cpus = frozenset(core for spec in specs for core in spec.cpus or ())
+        """Cores that some replica is pinned to."""
 
     @property
     def state(self) -> State:

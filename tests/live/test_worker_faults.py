@@ -100,7 +100,7 @@ def test_a_fallback_answers_what_the_main_engine_loses(broker: str, tmp_path: Pa
         assert (main["name"], second["name"]) == ("main", "fallback")
         freeze(wire, main["pid"])
         body = wire.ask(message("slow", ms=15_000, tokens=4))
-        assert (body["outcome"], body["degraded"], body["reason"]) == ("fallback_model", True, None)
+        assert (body["outcome"], body["degraded"], body["reason"]) == ("fallback_model", True, "engine_unavailable")
         assert body["model"]["name"] == "fallback"
         assert body["text"] == "From the second one."
         assert [(rung["rung"], rung["verdict"]) for rung in body["rungs"]] == [("main", "failed"), ("fallback", "answered")]

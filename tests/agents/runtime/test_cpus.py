@@ -39,6 +39,16 @@ def test_more_engines_than_cores_share_but_never_the_workers() -> None:
     assert placement.worker == (4,)
 
 
+def test_a_fallback_has_a_core_of_its_own_where_there_are_three() -> None:
+    """So that the main model's restart takes nothing from the one that answers meanwhile; on two cores they share one, and the worker keeps its own."""
+    placement = place([Model(), Model(name="fallback")], Cores((0, 1, 2)))
+    assert [places[0].cpus for places in placement.engines] == [(1,), (2,)]
+    assert placement.worker == (0,)
+    placement = place([Model(), Model(name="fallback")], Cores((0, 1)))
+    assert [places[0].cpus for places in placement.engines] == [(1,), (1,)]
+    assert placement.worker == (0,)
+
+
 def test_threads_take_as_many_cores() -> None:
     """Two threads are two cores, and not more than there are."""
     placement = place([Model(threads=2)], Cores((0, 1, 2, 3)))
