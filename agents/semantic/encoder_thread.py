@@ -33,7 +33,8 @@ SWITCH_S = 0.001
 """How long this thread may hold the interpreter while the loop wants it. Python's own 5 ms is all that the loop may ever be late; the time goes
 back to what it was at the stop."""
 
-_WARM_UP = ("How do I change my address?", "怎么修改地址？")
+_WARM_UP = ("How do I turn off 2 lights before noon?", "怎么从北京到上海？")
+"""The first text reads word lists and fills the library's buffers, which takes some 100 ms: longer than a question waits."""
 
 
 class Encoded(NamedTuple):
@@ -118,7 +119,8 @@ class EncoderThread:
         loop = ready.get_loop()
         try:
             encoder = self._open()
-            encoder.encode(_WARM_UP)
+            for text in _WARM_UP:
+                _encode(encoder, text)
         except Exception as error:  # the edge of the thread: the starter decides what it means
             known = error if isinstance(error, AnswerbyError) else SetupError(f"the encoder cannot be loaded ({error}): pull it again, or use `ngrams`")
             _call(loop, _settle, ready, known)

@@ -15,7 +15,7 @@ from agents.semantic.ngrams import NgramEncoder
 from schemas.errors import SetupError
 from tests.support import run
 
-ASKED_AT_START = 1
+ASKED_AT_START = 2
 """The warm-up."""
 
 
