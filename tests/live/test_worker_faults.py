@@ -103,4 +103,5 @@ def test_a_fallback_answers_what_the_main_engine_loses(broker: str, tmp_path: Pa
         assert (body["outcome"], body["degraded"], body["reason"]) == ("fallback_model", True, "engine_unavailable")
         assert body["model"]["name"] == "fallback"
         assert body["text"] == "From the second one."
-        assert [(rung["rung"], rung["verdict"]) for rung in body["rungs"]] == [("main", "failed"), ("fallback", "answered")]
+        assert [rung["rung"] for rung in body["rungs"]] == ["main", "fallback"]
+        assert body["rungs"][0]["verdict"] in ("failed", "skipped")  # left when it fell silent, or known to be silent when the event came
