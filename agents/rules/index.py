@@ -103,6 +103,8 @@ class _Index:
         counts: Counter[Hashable] = Counter(anchor for rule in rules for choice in _choices(rule) for anchor in choice.anchors)
         self._rules = [self._file(rank, rule, counts, by_keyword) for rank, rule in enumerate(rules)]
         """With the conditions that are left when a rule comes up."""
+        self._needed = [_needed(rule) for rule in self._rules]
+        """Of each rule, pieces of text one of each of which must be there: most rules that come up are let go by these alone, at a third of the cost."""
         self._finder = KeywordFinder(list(by_keyword), in_pieces=in_pieces)
         self._by_keyword = list(by_keyword.values())
         """By the number that the finder gives. Keywords under which no rule is filed are looked for only when their rule comes up."""
@@ -133,7 +135,10 @@ class _Index:
         return View(text, fold(text), fold_width(text).encode("utf-8", "replace"), scenario, widen_locale(locale), state, locale)
 
     def first(self, view: View, work: int) -> Matched | TooMuchWork | None:
+        folded = view.folded or ""
         for rank in sorted(self._candidates(view)):
+            if _lacks(self._needed[rank], folded):
+                continue
             rule = self._rules[rank]
             if rule.failing(view) is not None:
                 continue
@@ -164,6 +169,21 @@ class _Index:
         if self._patterned:
             ranks.update(self._patterned[place] for place in self._filter.possible(view.raw))
         return ranks
+
+
+def _needed(rule: CompiledRule) -> tuple[tuple[str, ...], ...]:
+    either = (tuple(keyword.text for keyword in rule.any),) if rule.any else ()
+    return (*((keyword.text,) for keyword in rule.all), *either)
+
+
+def _lacks(needed: tuple[tuple[str, ...], ...], folded: str) -> bool:
+    for either in needed:
+        for piece in either:
+            if piece in folded:
+                break
+        else:
+            return True
+    return False
 
 
 class _Choice(msgspec.Struct, frozen=True, gc=False):
