@@ -121,13 +121,11 @@ def dump_facts(facts: Facts) -> dict[str, Any]:
 
 
 def load_facts(plain: Mapping[str, Any]) -> Facts:
-    """Read what any release from version 1 on has dumped; what is not a list of facts is kept in `unknown` and means no facts."""
+    """Read what any release from version 1 on has dumped; what is no list of facts means none."""
     known: list[Fact] = []
     foreign: list[dict[str, Any]] = []
     stored = plain.get("facts")
-    if not isinstance(stored, list | tuple):
-        return Facts(unknown=dict(plain))
-    for raw in stored:
+    for raw in stored if isinstance(stored, list | tuple) else ():
         fact = _read_fact(raw)
         if fact is not None:
             known.append(fact)

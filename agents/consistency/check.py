@@ -50,7 +50,7 @@ def check(
     found = _check_facts(clauses, known, locale, slots, scenario, at_ms) if known else []
     found = [contradiction for contradiction in found if not _is_of_decision(contradiction.said, decided)]
     found += check_decisions(clauses, decided)
-    movable = fold_width(text) == text  # else places in the clauses are not places in the answer
+    movable = len(fold_width(text)) == len(text)  # else places in the clauses are not places in the answer
     placed = [_place(contradiction, text) if movable else msgspec.structs.replace(contradiction, replacement=None) for contradiction in found]
     return tuple(sorted(placed, key=lambda contradiction: (contradiction.start, contradiction.slot)))
 
@@ -110,6 +110,6 @@ def _replacement(fact: Fact, said: Fact, raw: str) -> str | None:
 
 def _place(contradiction: Contradiction, text: str) -> Contradiction:
     """Without its replacement when the words are not where they were expected, as after a quotation mark left out."""
-    if contradiction.replacement is not None and text[contradiction.start : contradiction.end] != contradiction.said:
+    if contradiction.replacement is not None and fold_width(text[contradiction.start : contradiction.end]) != contradiction.said:
         return msgspec.structs.replace(contradiction, replacement=None)
     return contradiction

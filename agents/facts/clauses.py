@@ -33,6 +33,10 @@ _GOES_ON = re.compile(r" ?(?:19|20)\d\d\b|\d{3}(?!\d)")
 
 _CONTRAST = re.compile(r"\b(?:but(?! also)|however|although|because)\b|但是|(?<!不)但|可是|不过(?!敏)|因为|而且|所以", re.IGNORECASE)
 _HAS_CONTRAST = Finder(r"\b(?:but|however|although|because)\b|但|可是|不过|因为|而且|所以")
+_RATHER = re.compile(r"\bnot(?: [^\s]+){1,3} $")
+_RATHER_CHARS = 40
+"""`not Ann but Eve` is one statement; the words between are few."""
+
 _AND = re.compile(
     r" and (?=(?:i|i'm|i'd|i've|my|we|our|you|your|please|can|could|would|is|are|do|does|what|how|when|where|who|call|it|the)\b)",
     re.IGNORECASE,
@@ -62,15 +66,12 @@ def cut(text: str) -> tuple[Clause, ...]:
     return tuple(found)
 
 
-def sentences(text: str) -> tuple[Clause, ...]:
+def sentences(whole: str) -> tuple[Clause, ...]:
     """The same without cutting at commas."""
-    plain = _without_quotations(fold_width(text))
-    parts = _sentences(plain)
-    moods = Moods([plain[start:end].strip() for start, end, _ in parts])
-    return tuple(
-        Clause(plain[start:end].strip(), moods.of(plain[start:end].strip(), asked="?" in mark), start, number)
-        for number, (start, end, mark) in enumerate(parts)
-    )
+    plain = _without_quotations(fold_width(whole))
+    parts = [(end - len(plain[start:end].lstrip()), plain[start:end].strip(), mark) for start, end, mark in _sentences(plain)]
+    moods = Moods([text for _, text, _ in parts])
+    return tuple(Clause(text, moods.of(text, asked="?" in mark), start, number) for number, (start, text, mark) in enumerate(parts))
 
 
 class _Sentence(msgspec.Struct, frozen=True):
@@ -123,7 +124,7 @@ def _pieces(text: str) -> list[tuple[int, int]]:
     if " and " in text:
         marks += [match.span() for match in _AND.finditer(text)]
     if _HAS_CONTRAST.finds(encode(text)):
-        marks += [match.span() for match in _CONTRAST.finditer(text)]
+        marks += [match.span() for match in _CONTRAST.finditer(text) if not _RATHER.search(text[max(0, match.start() - _RATHER_CHARS) : match.start()])]
     marks.sort()
     found, start = [], 0
     for begin, end in marks:
