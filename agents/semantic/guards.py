@@ -7,7 +7,7 @@ import re
 
 import msgspec
 
-from agents.semantic.language import fold, is_chinese, words_of
+from agents.semantic.language import CJK, fold, is_chinese, words_of
 from agents.semantic.lexicon import asks, join_verbs, members, opposites, read_lexicon, units
 from agents.semantic.meanings import find_meanings, have_swapped
 from agents.semantic.names import find_names
@@ -85,9 +85,13 @@ _ENGLISH_NO = re.compile(
 _CHINESE_NO = re.compile("不|没|未|别|无法|勿|莫|甭|禁止|免得|避免|防止|拒绝|除了|并非|非(?!常)|无(?=需|权|效|人)")
 
 
+_EITHER_WAY = re.compile(rf"([{CJK}])[不没]\1")
+"""`开不开` asks whether, and denies nothing."""
+
+
 def is_negated(folded: str) -> bool:
     """Whether an odd number of words of a folded text deny something; sayings such as `能不能` and `why don't you` deny nothing."""
-    text = _sayings().sub(" ", folded)
+    text = _EITHER_WAY.sub(r"\1", _sayings().sub(" ", folded))
     return (len(_ENGLISH_NO.findall(text)) + len(_CHINESE_NO.findall(text))) % 2 == 1
 
 
