@@ -34,11 +34,12 @@ STATED = (
     "I don't want gift wrapping. I'm allergic to nuts.",
 )
 ANSWERS = {
-    "usual": "Thanks for waiting. Order A-12 left the warehouse this morning and should be with you in two days. The courier sends a message with a link before he "
-    "comes, so you can choose another time. If something is missing in the parcel, take a picture and send it here: we replace what is broken at no cost. "
-    "There is also a shop in the old town where you can bring things back, it opens at nine. Is there anything else that I can look up for you today? ",
-    "dense": "Hello Bob, your order A-12 is on its way. Since you need 12 mugs, your budget of 500 euros is enough. Your appointment is on Friday at 15:00. "
-    * 4,
+    "usual": "Thanks for waiting. Order A-12 left the warehouse this morning and should be with you in two days. The courier sends a message with a link "
+    "before he comes, so you can choose another time. If something is missing in the parcel, take a picture and send it here: we replace what is broken "
+    "at no cost. There is also a shop in the old town where you can bring things back, it opens at nine. Is there anything else that I can look up? ",
+    "dense": (
+        "Hello Bob, your order A-12 is on its way. Since you need 12 mugs, your budget of 500 euros is enough. Your appointment is on Friday at 15:00. " * 4
+    ),
 }
 START_MS = 1_767_225_600_000
 

@@ -21,14 +21,14 @@ class Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="text", 
     text: str
 
 
-class Number(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="number", tag_field="type"):
+class Number(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag="number", tag_field="type"):
     """A number; `unit` is its canonical name (`EUR`, `hour`), empty when none was said."""
 
     number: float
     unit: str = ""
 
 
-class Date(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="date", tag_field="type"):
+class Date(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, tag="date", tag_field="type"):
     """A day, a time of day, or both, as far as they were said; `weekday` is 1 (Monday) to 7."""
 
     year: int | None = None
@@ -54,7 +54,7 @@ class Choice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="choic
 Value = Text | Number | Date | YesNo | Choice
 
 
-class Past(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Past(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A value that a newer one has superseded."""
 
     value: Value
@@ -66,7 +66,7 @@ class Past(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The event whose fact took its place."""
 
 
-class Fact(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Fact(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One slot's value and where it comes from."""
 
     slot: str
@@ -116,7 +116,7 @@ def dump_facts(facts: Facts) -> dict[str, Any]:
     """A plain map for the session's value; `{}` for no facts, so that sessions without any stay as small as they were."""
     if not facts.facts and not facts.foreign and not facts.unknown:
         return {}
-    plain = [_merge_plain(fact.unknown, _plain(fact)) for fact in facts.facts]
+    plain = [_plain(fact) for fact in facts.facts]
     return {"v": FACTS_VERSION, **facts.unknown, "facts": [*plain, *facts.foreign]}
 
 
@@ -137,11 +137,11 @@ def load_facts(plain: Mapping[str, Any]) -> Facts:
 
 def _plain(fact: Fact) -> dict[str, Any]:
     """Without what has its default: fifty facts go through the changelog with every turn of a session."""
-    fields: dict[str, Any] = {name: value for name, value in msgspec.structs.asdict(fact).items() if name != "unknown" and value != _DEFAULTS.get(name)}
-    return dict(msgspec.to_builtins(fields))
+    fields: dict[str, Any] = msgspec.to_builtins(fact)
+    unknown = fields.pop("unknown", None)
+    return _merge_plain(unknown, fields) if unknown else fields
 
 
-_DEFAULTS: dict[str, Any] = {field.name: field.default for field in msgspec.structs.fields(Fact) if field.default is not msgspec.NODEFAULT}
 _FIELDS = frozenset(Fact.__struct_fields__) - {"unknown"}
 _VALUE_FIELDS = {kind.__struct_config__.tag: frozenset((*kind.__struct_fields__, "type")) for kind in (Text, Number, Date, YesNo, Choice)}
 

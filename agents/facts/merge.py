@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from agents.facts.values import agree, same
-from schemas.facts import HISTORY, Fact, Facts, Past, YesNo, dump_facts
+from schemas.facts import HISTORY, Fact, Facts, Past, YesNo
 from schemas.settings_facts import Facts as FactsSettings
 
 
@@ -63,4 +63,4 @@ def _bounded(facts: Facts, settings: FactsSettings) -> Facts:
 
 def _size(fact: Fact) -> int:
     """Bytes of the fact as stored."""
-    return len(msgspec.msgpack.encode(dump_facts(Facts((fact,)))))
+    return len(msgspec.msgpack.encode(fact))

@@ -62,15 +62,18 @@ _REPORTS = Finder(
 class Moods:
     """Tells the moods of one text's clauses: only by the words that stand in it at all, which are few."""
 
-    __slots__ = ("_asks", "_if", "_maybe", "_reports", "_request")
+    __slots__ = ("_any", "_asks", "_if", "_maybe", "_reports", "_request")
 
     def __init__(self, clauses: Sequence[str]) -> None:
         raw = encode("\n".join(clauses))
         self._asks, self._if, self._maybe = _ASKS.within(raw), _IF.within(raw), _MAYBE.within(raw)
         self._reports, self._request = _REPORTS.within(raw), _REQUEST.within(raw)
+        self._any = any((self._asks, self._if, self._maybe, self._reports, self._request))
 
     def of(self, clause: str, *, asked: bool) -> Mood:
         """The mood of one clause; `asked`: a question mark follows it."""
+        if not self._any:
+            return "asks" if asked else "states"
         raw = encode(clause)
         if self._reports.finds(raw):
             return "quotes"

@@ -34,12 +34,18 @@ def render_facts(facts: Iterable[Fact], budget_chars: int, locale: str, slots: S
     ends and quotes are escaped: no value ends the object it stands in.
     """
     language = "zh" if locale.lower().startswith("zh") else "en"
+    ordered = sorted(facts, key=lambda fact: (not fact.pinned, tuple(-part for part in fact.stamp[:2]), fact.identity))
+    shown: dict[str, Any] = {}
+    for fact in ordered:
+        _show(shown, fact, slots.label(fact.slot, locale), language)
+    if not ordered or len(line := _line(shown)) <= budget_chars:
+        return line if ordered else ""
     chosen: dict[str, Any] = {}
     text = ""
-    for fact in sorted(facts, key=lambda fact: (not fact.pinned, tuple(-part for part in fact.stamp[:2]), fact.identity)):
-        trial = _with(chosen, fact, slots.label(fact.slot, locale), language)
-        line = msgspec.json.encode(trial, order="sorted").decode()
-        if len(line) <= budget_chars:
+    for fact in ordered:
+        trial = {label: dict(said) if isinstance(said, dict) else said for label, said in chosen.items()}
+        _show(trial, fact, slots.label(fact.slot, locale), language)
+        if len(line := _line(trial)) <= budget_chars:
             chosen, text = trial, line
     return text
 
@@ -62,14 +68,18 @@ def render_value(value: Value, language: str) -> str:
             assert_never(value)
 
 
-def _with(chosen: dict[str, Any], fact: Fact, label: str, language: str) -> dict[str, Any]:
+def _show(shown: dict[str, Any], fact: Fact, label: str, language: str) -> None:
     said = render_value(fact.value, language)
     if fact.denied:
         said = f"不是{said}" if language == "zh" else f"not {said}"
     if not fact.key:
-        return {**chosen, label: said}
-    inner = chosen.get(label)
-    return {**chosen, label: {**(inner if isinstance(inner, dict) else {}), fact.key: said}}
+        shown[label] = said
+    elif isinstance(inner := shown.setdefault(label, {}), dict):
+        inner[fact.key] = said
+
+
+def _line(shown: dict[str, Any]) -> str:
+    return msgspec.json.encode(shown, order="sorted").decode()
 
 
 def _render_date(date: Date, language: str) -> str:
