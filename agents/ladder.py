@@ -173,9 +173,6 @@ class _Place:
             if self.cost is None:
                 return await self.rung.answer(question, budget)
             return await self._bounded(question, budget)
-        except TimeoutError:
-            self._complain("a rung did not come back")
-            return Declined("failed", "it did not come back when its time was up", None)
         except Exception as error:  # the edge of one rung
             self._complain("a rung failed")
             return Declined("failed", f"a bug of this rung: {type(error).__name__}", None)
@@ -186,12 +183,18 @@ class _Place:
         def hurry(_: asyncio.Future[Any]) -> None:
             limit.reschedule(asyncio.get_running_loop().time() + OVERRUN_S)
 
-        async with limit:
-            budget.stop.add_done_callback(hurry)
-            try:
-                return await self.rung.answer(question, budget)
-            finally:
-                budget.stop.remove_done_callback(hurry)
+        try:
+            async with limit:
+                budget.stop.add_done_callback(hurry)
+                try:
+                    return await self.rung.answer(question, budget)
+                finally:
+                    budget.stop.remove_done_callback(hurry)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            self._complain("a rung did not come back")
+            return Declined("failed", "it did not come back when its time was up", None)
 
     def _complain(self, what: str) -> None:
         """With the traceback, but seldom: each event meets the same bug, and they are counted elsewhere."""
@@ -215,6 +218,8 @@ class _Descent:
         self._given: Given | None = None
         self._reason: Reason | None = None
         self._broken = False
+        self._is_short = False
+        """Whether time was short for a cheap rung. That is the answer's reason only when no better rung gives one: a model may refuse for another."""
         self._times = ModelTimes()
         self._wasted: list[tuple[str, int]] = []
 
@@ -236,7 +241,8 @@ class _Descent:
             return False
         left = self._budget.stop_at - at
         if cost is not None and (needed := cost.needed(at)) > left:
-            self._decline(rung, Declined("skipped", f"needs {_ms(needed):g} ms, {_ms(max(0.0, left)):g} left", "deadline"), 0.0)
+            self._is_short = True
+            self._decline(rung, Declined("skipped", f"needs {_ms(needed):g} ms, {_ms(max(0.0, left)):g} left", None), 0.0)
             return False
         self._asked.append(rung)
         result = await place.answer(self._question, self._budget)
@@ -255,7 +261,7 @@ class _Descent:
 
     def fall_back(self) -> None:
         """No rung has answered: a degraded rule, else the default."""
-        reason = self._reason or ("engine_error" if self._broken else "engine_unavailable")
+        reason = self._reason or ("deadline" if self._is_short else "engine_error" if self._broken else "engine_unavailable")
         if self._instead is not None:
             self._answer("rules", self._instead, 0.0)
         else:

@@ -42,7 +42,7 @@ class Rungs:
         evictors: tuple[Evictor | None, ...] = (self._cache, None if self._semantic is None else _SemanticEvictor(self._semantic))
         self.evictors = tuple(evictor for evictor in evictors if evictor is not None)
         if self._rules is not None:
-            metrics.observe_rules(True, self._rules.count, None)
+            metrics.rules.set(self._rules.count)
 
     def of(self, names: tuple[str, ...]) -> Mapping[str, RungProtocol]:
         """The rungs of one ladder; a built-in one that is not configured is not among them."""

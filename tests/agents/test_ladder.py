@@ -168,6 +168,13 @@ def test_a_rung_that_does_not_fit_is_not_asked() -> None:
     assert done.rungs[0].why.startswith("needs 500 ms, ")
 
 
+def test_a_cheap_rung_without_time_is_not_why_a_better_one_did_not_answer() -> None:
+    """The model's own refusal is; only when nobody else gives a reason it is the want of time."""
+    slow = miss("cache", floor_s=0.5)
+    assert walk(slow, Gives("main", Declined("skipped", "full", "overload")), left_s=0.2).given.reason == "overload"
+    assert walk(slow, left_s=0.2).given.reason == "deadline"
+
+
 def test_a_rung_that_was_slow_lately_is_not_asked_with_little_time_left() -> None:
     """What it took counts, not only what it declares."""
 
@@ -211,6 +218,12 @@ def test_a_broken_rung_costs_the_event_that_rung_alone() -> None:
     done = walk(Gives("cache", ValueError("bug"), floor_s=0.001), Gives("main", ValueError("bug")), Gives("fallback", Given("fallback_model", "yes")))
     assert [(rung.rung, rung.verdict) for rung in done.rungs] == [("cache", "failed"), ("main", "failed"), ("fallback", "answered")]
     assert "ValueError" in done.rungs[0].why
+
+
+def test_a_time_out_inside_a_rung_is_its_own_bug() -> None:
+    """It is not taken for a rung that did not come back."""
+    done = walk(Gives("cache", TimeoutError("its store"), floor_s=0.001), Gives("main", Given("model", "yes")))
+    assert (done.rungs[0].verdict, done.rungs[0].why) == ("failed", "a bug of this rung: TimeoutError")
 
 
 def test_when_everything_is_broken_the_default_is_said_once_with_a_reason() -> None:
