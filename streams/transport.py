@@ -146,7 +146,7 @@ class AnswerConsumerThread(AIOKafkaConsumerThread):
 
 
 class Handover:
-    """Fetches of the source topic on their way from the consumer to the agent, whole: Faust's own way costs seven tasks a record."""
+    """Fetches of the source topic on their way from the consumer to the agent, whole: Faust's own way starts four tasks a record."""
 
     def __init__(self) -> None:
         self._fetches: asyncio.Queue[list[Delivered]] = asyncio.Queue(FETCHES_AHEAD)
