@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from schemas.errors import ConfigError
-from schemas.settings_ladder import BUILT_IN_RUNGS, Breaker, Cache, Feedback, Ladder, Name, Rules, Scenario, Section, SemanticCache
+from schemas.settings_ladder import BUILT_IN_RUNGS, OWN_TOPICS, Breaker, Cache, Feedback, Ladder, Name, Rules, Scenario, Section, SemanticCache
 from schemas.settings_tree import explain_rejection, settings_type
 
 
@@ -224,6 +224,8 @@ def check_settings(settings: Settings) -> None:
     if deadline.reserve_ms is not None and not 0 <= deadline.reserve_ms < deadline.max_ms:
         raise ConfigError("deadline.reserve_ms", f"{deadline.reserve_ms:g} leaves no time", "set 0 or more and less than deadline.max_ms, or leave it out")
     _check_rungs(settings)
+    if settings.feedback.topic in OWN_TOPICS:
+        raise ConfigError("feedback.topic", f"{settings.feedback.topic!r} is a topic of another kind", "choose another name, such as reviews")
     texts_by_key = [
         ("ladder.default_text", ladder.default_text),
         ("policy.disclosure", settings.policy.disclosure),

@@ -118,6 +118,10 @@ class Scenario(Section, frozen=True, forbid_unknown_fields=True):
     weight: Annotated[float, Meta(gt=0, le=1000, description="share of the model between scenarios of one priority")] = 1.0
 
 
+OWN_TOPICS = frozenset({"interactions", "responses", "responses.chunks", "tasks", "tasks.status", "control", "dead-letters", "audit"})
+"""Names that reviews may not go to: on `interactions` each would come back as an event, and be answered."""
+
+
 class Feedback(Section, frozen=True, forbid_unknown_fields=True):
     """What happens when a person says that an answer was wrong or unsafe."""
 

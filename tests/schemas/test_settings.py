@@ -23,6 +23,7 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "a model that no rung uses": ({"models": [MAIN, {"name": "spare"}]}, "models[1].name"),
     "a rung that nothing answers": ({"ladder": {"rungs": ["main", "oracle", "default"]}}, "ladder.rungs[1]"),
     "a rung named twice": ({"ladder": {"rungs": ["main", "default", "main"]}}, "ladder.rungs[2]"),
+    "reviews among the events": ({"feedback": {"topic": "interactions"}}, "feedback.topic"),
     "default texts without English": ({"ladder": {"default_text": {"zh": "稍后再试。"}}}, "ladder.default_text"),
     "disclosures without English": ({"policy": {"disclosure": {}}}, "policy.disclosure"),
 }
