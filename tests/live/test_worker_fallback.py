@@ -95,3 +95,18 @@ def test_a_refused_event_is_the_fallbacks_and_the_worker_is_ready_with_either_en
         while (engines := worker.readiness()["engines"])[0]["state"] == "ready":
             assert time.monotonic() < give_up
         assert (engines[1]["state"], worker.readiness()["ready"]) == ("ready", True)
+
+
+@pytest.mark.timeout(300)
+def test_the_real_model_twice_the_second_one_shorter(broker: str, tmp_path: Path) -> None:
+    """Two engines with the default model: the main one answers, and when it is gone the other one does, at its own length, under the same budget."""
+    small = {"engine": "openvino", "kv_cache_mb": 64}
+    models = [{"name": "main", **small}, {"name": "fallback", "max_tokens": 8, **small}]
+    with wired(tmp_path, broker, fresh("real"), models=models) as (worker, wire):
+        assert wire.ask(message("What is the capital of France?", ms=30_000, tokens=12))["outcome"] == "model"
+        signal_process(worker.readiness()["engines"][0]["pid"], signal.SIGKILL)
+        wire.await_that(lambda: worker.readiness()["engines"][0]["state"] != "ready", "the loss is noticed")
+        body = wire.ask(message("What is the capital of France?", ms=30_000, tokens=12))
+        assert (body["outcome"], body["reason"]) == ("fallback_model", "engine_unavailable")
+        assert 0 < body["usage"]["completion_tokens"] <= 8
+        assert body["rungs"][0]["why"] == "no engine is ready"
