@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from agents.rules.compiled import CompiledRule, View
 from agents.rules.keywords import Keyword, KeywordFinder
-from agents.rules.normalize import fold, fold_width
+from agents.rules.normalize import fold_case, fold_width
 from agents.rules.patterns import PatternFilter
 from agents.rules.predicates import OneOf, as_scalar, widen_locale
 from agents.templates import value_of
@@ -132,7 +132,8 @@ class _Index:
     def view(self, text: str, scenario: str, locale: str, state: Mapping[str, Any]) -> View:
         if len(text) > self._text_chars:
             return View(text, None, None, scenario, widen_locale(locale), state, locale)
-        return View(text, fold(text), fold_width(text).encode("utf-8", "replace"), scenario, widen_locale(locale), state, locale)
+        wide = fold_width(text)
+        return View(text, fold_case(wide), wide.encode("utf-8", "replace"), scenario, widen_locale(locale), state, locale)
 
     def first(self, view: View, work: int) -> Matched | TooMuchWork | None:
         folded = view.folded or ""

@@ -31,10 +31,17 @@ def fold_width(text: str) -> str:
 
 def fold(text: str) -> str:
     """The same without case, and with one blank wherever there are some. What keywords are looked for in; folding twice changes nothing."""
-    if text.isascii():
-        return " ".join(text.lower().split())
-    folded = unicodedata.normalize("NFKC", fold_width(text).casefold())
-    return " ".join(_INVISIBLE.sub("", folded).casefold().split())
+    return fold_case(fold_width(text))
+
+
+def fold_case(wide: str) -> str:
+    """`fold` of a text that `fold_width` has been through."""
+    if wide.isascii():
+        return " ".join(wide.lower().split())
+    folded = wide.casefold()
+    if not unicodedata.is_normalized("NFKC", folded):
+        folded = _INVISIBLE.sub("", unicodedata.normalize("NFKC", folded)).casefold()
+    return " ".join(folded.split())
 
 
 @lru_cache(maxsize=65_536)

@@ -1,4 +1,4 @@
-"""Rule files in a real worker: found beside the settings, followed while the worker answers, refused at a start; rules themselves are tested beside `agents.rules`."""
+"""Rule files in a real worker: found beside the settings, followed while it answers, refused at its start; rules themselves: `tests.agents.rules`."""
 
 from __future__ import annotations
 
