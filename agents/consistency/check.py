@@ -57,7 +57,8 @@ def check(
 
 def _check_facts(clauses: Sequence[Clause], known: dict[tuple[str, str], Fact], locale: str, slots: SlotSet, scenario: str, at_ms: int) -> list[Contradiction]:
     names = {slot for slot, _ in known}
-    swapped = [msgspec.structs.replace(clause, text=swap_speaker(clause.text)) for clause in clauses]
+    texts = swap_speaker("\n".join(clause.text for clause in clauses)).split("\n")  # a clause holds no line end
+    swapped = [Clause(text, clause.mood, clause.start, clause.sentence) for text, clause in zip(texts, clauses, strict=True)]
     originals = {clause.start: clause for clause in clauses}
     heard: dict[tuple[str, str], list[tuple[Clause, Fact, str]]] = {}
     for clause, said, raw, for_answers in read_answer(swapped, locale, slots, scenario, names, at_ms):

@@ -33,7 +33,7 @@ _GOES_ON = re.compile(r" ?(?:19|20)\d\d\b|\d{3}(?!\d)")
 
 _CONTRAST = re.compile(r"\b(?:but(?! also)|however|although|because)\b|但是|(?<!不)但|可是|不过(?!敏)|因为|而且|所以", re.IGNORECASE)
 _HAS_CONTRAST = Finder(r"\b(?:but|however|although|because)\b|但|可是|不过|因为|而且|所以")
-_RATHER = re.compile(r"\bnot(?: [^\s]+){1,3} $")
+_RATHER = re.compile(r"(?:\bnot|n't)(?: [^\s]+){1,3} $")
 _RATHER_CHARS = 40
 """`not Ann but Eve` is one statement; the words between are few."""
 

@@ -30,7 +30,7 @@ _END = re.compile(r"(?: (?:please|instead|in fact|actually|then))+$|(?:吧|了|�
 _LEAD = re.compile(
     r"^.*?\b(?:i meant|i mean|i actually meant|make (?:it|that)|change (?:it|that) to|move (?:it|that) to|actually it's|"
     r"it's actually|actually|it is|it's|it should be|should be|rather|correction|i misspoke)\b"
-    r"(?: is| to| for| on| it's)*\s*|^[^改换应我更其]*(?:改成|改到|改为|换成|应该是|我是说|我说的是|更正为?|其实是)\s*|^是\s*",
+    r"(?: is| to| for| on| it's)*\s*|^[^改换应我更其]*(?:改成|改到|改为|换成|应该是|我是说|我说的是|更正为?|其实是|而是)\s*|^是\s*",
     re.IGNORECASE,
 )
 _DATES = (_piece(f"^(?P<value>{PIECES['date']})$"), _piece(f"^(?P<value>{PIECES['date_zh']})$"))
@@ -47,14 +47,20 @@ _OLD = re.compile(
 _MEANT = re.compile(
     r"^(?:(?:oh|ah|oops|wait|sorry|no|well|hold on|ok|okay)\b[ ]*)*(?:i (?:actually )?mean[t]?|i misspoke|make (?:it|that)|"
     r"change (?:it|that)|move (?:it|that)|actually|it's actually|it should be|should be|correction|rather)\b"
-    r"|^(?:不|哦|抱歉|不好意思|等等|等一下|请|那就|还是|那|麻烦|帮我|把它|把)*(?:改成|改到|改为|换成|应该是|我是说|我说的是|更正|其实是)",
+    r"|^(?:不|哦|抱歉|不好意思|等等|等一下|请|那就|还是|那|麻烦|帮我|把它|把)*(?:[一-鿿]{1,4})?(?:改成|改到|改为|换成|应该是|我是说|我说的是|更正|其实是|而是)",
     re.IGNORECASE,
 )
+_MEASURE = re.compile("[个张本件条只台部份套盒瓶双间杯支箱把匹头辆颗]")
+"""Words that count and name nothing: `改成二十五支` may be said of anything."""
+
 _NAME_WORDS = 3
 """Of a text that a corrected word may stand for; longer ones are phrases, which nobody corrects by one word."""
 
 _NO_WORDS = ("goal", "address", "email", "phone")
 """Slots whose value is never one word or one code."""
+
+_RATHER = re.compile(r"(?:\bnot|n't) (?:for |on |at )?(?P<old>[^\s]{1,30})(?: [a-z]+)? but (?:rather |for |on |at )?(?P<new>.{1,60})$", re.IGNORECASE)
+"""Both values in one clause: `it isn't 150 gold but 180 gold`."""
 
 _TAKES_BACK = re.compile(
     r"^(?:oh |wait |ah |oops )?(?:no|sorry|wait|oops|correction|hold on|not quite|不|不对|抱歉|错了|说错了|我说错了|不好意思|等等)$", re.IGNORECASE
@@ -70,13 +76,16 @@ def correct(clauses: Sequence[Clause], found: Sequence[Fact], known: Facts, at_m
         before, after = clauses[index - 1] if index else None, clauses[index + 1] if index + 1 < len(clauses) else None
         old = _old_value(after) or _old_value(before)
         meant = _MEANT.search(clause.text) is not None or (before is not None and _TAKES_BACK.match(before.text) is not None)
+        text, rather = clause.text, _RATHER.search(clause.text)
+        if rather is not None:
+            text, old = rather["new"], rather["old"]
         if not meant and old is None:
             continue
-        said = _new_value(clause.text, at_ms, month_first=month_first)
+        said = _new_value(text, at_ms, month_first=month_first)
         if said is None:
             continue
         value, key = said
-        target = _target(value, key, old, (*found, *sorted(known.facts, key=lambda fact: fact.stamp, reverse=True)))
+        target = _target(value, key, old, text, (*found, *sorted(known.facts, key=lambda fact: fact.stamp, reverse=True)))
         if target is not None:
             corrected.append(msgspec.structs.replace(target, value=_in_unit(value, target), denied=False, confidence=CONFIDENCE))
     return corrected
@@ -105,12 +114,15 @@ def _old_value(clause: Clause | None) -> str | None:
     return match["value"].strip() if match else None
 
 
-def _target(value: Value, key: str, old: str | None, facts: Sequence[Fact]) -> Fact | None:
+def _target(value: Value, key: str, old: str | None, text: str, facts: Sequence[Fact]) -> Fact | None:
     """The fact that is meant: the one with the old value, else the one whose unit or thing was named, else the one said last of that type."""
     same_type = [fact for fact in facts if type(fact.value) is type(value) and _alike(fact, value)]
     if old is not None:
         return next((fact for fact in same_type if _says(fact.value, old)), None)
-    if key and isinstance(value, Number):
+    named = next((fact for fact in same_type if fact.key and fact.key in text.lower()), None)
+    if named is not None:
+        return named
+    if key and not _MEASURE.fullmatch(key) and isinstance(value, Number):
         from_key = [fact for fact in same_type if isinstance(fact.value, Number) and (fact.value.unit == value.unit or _names(fact.key, key))]
         return from_key[0] if from_key else None
     return same_type[0] if same_type else None

@@ -45,7 +45,7 @@ _MAYBE = Finder(
     r"|don't think|do not think|doubt|not sure|not certain)\b",
     "比如|例如|举例|要不是|也许|可能|或许|好像|以前|曾经|不认为|不觉得|不确定|不知道|没人|没有人",
 )
-_POLITE_IF = re.compile(r"\bif (?:possible|you don't mind|you please|i may|need be|you can|you could)\b", re.IGNORECASE)
+_POLITE_IF = re.compile(r"\bif (?:possible|needed|necessary|required|you don't mind|you please|i may|need be|you can|you could)\b", re.IGNORECASE)
 
 _WHO = (
     "he|she|they|it|who|someone|somebody|everyone|people|friend|brother|sister|wife|husband|boss|colleague|agent|mother|father|mom|dad|son|daughter"

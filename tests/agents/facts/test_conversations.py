@@ -35,11 +35,10 @@ def test_contradictions_are_caught(language: str, part: str) -> None:
     assert score.consistent > 0
 
 
-@pytest.mark.parametrize(("language", "recall", "caught"), [("en", 0.7, 0.85), ("zh", 0.55, 0.55)])
+@pytest.mark.parametrize(("language", "recall", "caught"), [("en", 0.65, 0.75), ("zh", 0.6, 0.65)])
 def test_held_out_script_does_not_get_worse(language: str, recall: float, caught: float) -> None:
-    """What the rules never saw: more is missed, little is wrong; the shares are those of docs/guide/facts.md."""
+    """What the rules never saw: more is missed, nothing is wrong; the shares are those of docs/guide/facts.md."""
     score = play(read_script(language, "held out"), language)
     assert score.right / (score.right + len(score.missed)) >= recall
-    assert score.right / (score.right + len(score.wrong)) >= 0.9
     assert score.caught / (score.caught + len(score.overlooked)) >= caught
-    assert len(score.false_alarms) <= 1
+    assert (score.wrong, score.false_alarms) == ([], [])
