@@ -67,7 +67,7 @@ class SemanticCache(Section, frozen=True, forbid_unknown_fields=True):
         int, Meta(ge=1, le=10_000, description="questions kept for each tenant and scenario, the oldest goes first; a search takes 0.2 ms a thousand")
     ] = 2_000
     indexes: Annotated[int, Meta(ge=1, le=100_000, description="tenants and scenarios with an index of their own; the one used longest ago goes first")] = 200
-    max_bytes: Annotated[int, Meta(ge=65536, description="of the vectors of all indexes together; the index used longest ago goes first")] = 64 * 1024 * 1024
+    max_bytes: Annotated[int, Meta(ge=65536, description="of all kept questions and answers together; the index used longest ago goes first")] = 64 * 1024 * 1024
     wait_ms: Annotated[float, Meta(gt=0, le=1000, description="the longest wait for the encoder: after it the answer is looked for elsewhere")] = 40.0
 
 

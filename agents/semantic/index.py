@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -30,6 +31,10 @@ CANDIDATES = 32
 
 MAX_GIVEN = 64
 """Events remembered of an answer, for when one of them complains; a later complaint then only marks its own turn."""
+
+
+ENTRY_BYTES = 4000
+"""What an entry takes beside its vector and its answer, most of it the signature; measured 3,600 on the questions of the examples."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -61,6 +66,8 @@ class Entry(msgspec.Struct):
     at: float
     """When it was stored, in monotonic seconds."""
     given: deque[EventKey]
+    size_bytes: int
+    """About what it takes, as long as its row is in use."""
 
 
 class Hit(msgspec.Struct, frozen=True):
@@ -90,6 +97,7 @@ class Index:
         self._same_words = same_words
         self._rows: Vectors = np.zeros((min(FIRST_ROWS, entries), size), np.float32)
         self._entries: list[Entry | None] = []
+        self._beside = 0
         self._free: list[int] = []
         self._order: OrderedDict[int, None] = OrderedDict()
 
@@ -98,8 +106,8 @@ class Index:
 
     @property
     def size_bytes(self) -> int:
-        """Of the vectors; what stands beside them is a few hundred bytes an entry and the answers' texts."""
-        return self._rows.nbytes
+        """Of vectors, signatures and answers."""
+        return self._rows.nbytes + self._beside
 
     def __iter__(self) -> Iterator[Entry]:
         return (entry for entry in self._entries if entry is not None)
@@ -124,26 +132,36 @@ class Index:
             guard = guard or why
         return Miss(float(near.max()), guard)
 
+    def expire(self, since: float) -> list[Entry]:
+        """Let go of what was stored before `since`, and return it: questions asked once an hour must not hide the newest answer behind old ones."""
+        gone = []
+        while self._order and (oldest := self._entries[next(iter(self._order))]) is not None and oldest.at < since:
+            gone.append(self.take_oldest())
+        return gone
+
     def put(self, asked: Asked, answer: Answer, event: EventKey, at: float) -> tuple[Entry, list[Entry]]:
         """Keep an answer; returns its entry, and those that made room for it."""
         gone = []
         while len(self._order) >= self._most:
-            oldest = next(iter(self._order))
-            gone.append(self._take(oldest))
+            gone.append(self.take_oldest())
         row = self._free.pop() if self._free else self._append()
         self._rows[row] = asked.vector
-        entry = self._entries[row] = Entry(asked.ground, asked.signature, answer, at, deque([event], MAX_GIVEN))
+        size = ENTRY_BYTES + 4 * len(answer.text)  # two bytes a Chinese character, and data is about as large as the text that it was read from
+        entry = self._entries[row] = Entry(asked.ground, asked.signature, answer, at, deque([event], MAX_GIVEN), size)
         self._order[row] = None
+        self._beside += entry.size_bytes
         return entry, gone
 
-    def _take(self, row: int) -> Entry:
+    def take_oldest(self) -> Entry:
+        """Let go of the entry stored longest ago."""
+        row, _ = self._order.popitem(last=False)
         entry = self._entries[row]
         if entry is None:
             msg = "a row in use holds an entry"
             raise AssertionError(msg)
         self._entries[row] = None
         self._rows[row] = 0
-        del self._order[row]
+        self._beside -= entry.size_bytes
         self._free.append(row)
         return entry
 
@@ -158,45 +176,78 @@ class Index:
 
 
 class Indexes:
-    """All places, the one used longest ago going first when there are too many or their vectors take too much."""
+    """All places, the one used longest ago going first when there are too many or they take too much."""
 
     def __init__(self, size: int, *, entries: int, indexes: int, max_bytes: int, same_words: bool = True) -> None:
         """`size` numbers a vector; for the bounds see `semantic_cache`, for `same_words` see `Encoder`."""
         self._size, self._entries, self._most, self._max_bytes, self._same_words = size, entries, indexes, max_bytes, same_words
         self._places: OrderedDict[Place, Index] = OrderedDict()
         self._by_event: dict[tuple[str, str], list[_Kept]] = {}
+        self._count = self._bytes = 0
 
     def __len__(self) -> int:
-        return sum(len(index) for index in self._places.values())
+        return self._count
 
     @property
     def size_bytes(self) -> int:
-        """Of all vectors."""
-        return sum(index.size_bytes for index in self._places.values())
+        """Of all places together, about."""
+        return self._bytes
 
     def search(self, asked: Asked, threshold: float, since: float) -> Hit | Closed | Miss:
-        """See `Index.search`; only the place of `asked` is looked at."""
+        """See `Index.search`; only the place of `asked` is looked at. What is older than `since` is let go."""
         index = self._places.get(asked.place)
         if index is None:
             return Miss(0.0, None)
         self._places.move_to_end(asked.place)
+        with self._counted(index):
+            self._forget_all(index.expire(since))
         return index.search(asked, threshold, since)
 
-    def put(self, asked: Asked, answer: Answer, event: EventKey, at: float) -> None:
-        """Keep an answer under its question."""
+    def put(self, asked: Asked, answer: Answer, event: EventKey, at: float, *, threshold: float = 1.0, since: float = 0.0) -> bool:
+        """Keep an answer under its question, unless one of the same meaning has come in meanwhile, or was called wrong: one question, one answer."""
+        found = self.search(asked, threshold, since)
+        if isinstance(found, Hit):
+            self.note_given(found.entry, event)
+        if not isinstance(found, Miss):
+            return False
+        index = self._place_of(asked)
+        with self._counted(index):
+            entry, gone = index.put(asked, answer, event, at)
+            self._remember(event, entry)
+            self._forget_all(gone)
+        self._make_room(index)
+        return True
+
+    def _place_of(self, asked: Asked) -> Index:
         index = self._places.get(asked.place)
         if index is None:
-            entries = min(self._entries, max(1, self._max_bytes // (4 * self._size)))
+            entries = min(self._entries, max(1, self._max_bytes // (4 * self._size + ENTRY_BYTES)))
             index = self._places[asked.place] = Index(self._size, entries, same_words=self._same_words)
+            self._bytes += index.size_bytes
         self._places.move_to_end(asked.place)
-        entry, gone = index.put(asked, answer, event, at)
-        for old in gone:
-            self._forget(old)
-        self._remember(event, entry)
-        while len(self._places) > 1 and (len(self._places) > self._most or self.size_bytes > self._max_bytes):
+        return index
+
+    def _make_room(self, newest: Index) -> None:
+        while len(self._places) > 1 and (len(self._places) > self._most or self._bytes > self._max_bytes):
             _, dropped = self._places.popitem(last=False)
-            for entry in dropped:
-                self._forget(entry)
+            self._count -= len(dropped)
+            self._bytes -= dropped.size_bytes
+            self._forget_all(dropped)
+        with self._counted(newest):
+            while newest.size_bytes > self._max_bytes and len(newest) > 1:
+                self._forget(newest.take_oldest())
+
+    @contextmanager
+    def _counted(self, index: Index) -> Iterator[None]:
+        """Keep the totals true while `index` changes: adding up all places at every question would take longer than the question."""
+        count, size = len(index), index.size_bytes
+        yield
+        self._count += len(index) - count
+        self._bytes += index.size_bytes - size
+
+    def _forget_all(self, entries: Iterable[Entry]) -> None:
+        for entry in entries:
+            self._forget(entry)
 
     def note_given(self, entry: Entry, event: EventKey) -> None:
         """The answer of `entry` was given to `event` too."""

@@ -83,7 +83,7 @@ class SemanticCacheRung:
 
     @property
     def size_bytes(self) -> int:
-        """Of their vectors, at most `semantic_cache.max_bytes`."""
+        """Of them together, at most `semantic_cache.max_bytes`."""
         return 0 if self._indexes is None else self._indexes.size_bytes
 
     async def start(self) -> None:
@@ -134,8 +134,11 @@ class SemanticCacheRung:
             if not opened.identity.is_pure or not _may_keep(question, given):
                 self._count("refused")
                 return
-            self._indexes.put(opened.asked, Answer(given.text, copy.deepcopy(given.data), given.finish_reason, writer), event, self._clock.monotonic())
-            self._count("stored")
+            now = self._clock.monotonic()
+            answer = Answer(given.text, copy.deepcopy(given.data), given.finish_reason, writer)
+            threshold = question.scenario.semantic_cache.threshold or 1.0
+            kept = self._indexes.put(opened.asked, answer, event, now, threshold=threshold, since=now - self._settings.ttl_s)
+            self._count("stored" if kept else "refused")
 
     def evict(self, event_id: str, tenant: str, session_id: str | None = None) -> int:
         """A person called the answer to this event wrong: forget it, whether it came from this event or was given to it; how many there were."""

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.semantic.guards import signature
-from agents.semantic.index import MAX_GIVEN, Answer, Asked, Closed, Hit, Indexes, Miss
+from agents.semantic.index import ENTRY_BYTES, MAX_GIVEN, Answer, Asked, Closed, Hit, Indexes, Miss
 from agents.semantic.ngrams import NgramEncoder
 from schemas.responses import ModelRef
 
@@ -85,21 +85,54 @@ def test_the_place_used_longest_ago_goes_first() -> None:
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(2, 60)), max_size=80))
 def test_bytes_stay_bounded(puts: list[tuple[str, int]]) -> None:
     """Whatever is kept for whomever, the vectors take no more than they may."""
-    most = 64 * 4 * ENCODER.size
+    most = 64 * (4 * ENCODER.size + ENTRY_BYTES)
     kept = indexes(entries=50, indexes=10, max_bytes=most)
-    vector = ENCODER.encode(["x"])[0]
-    one = signature("x")
     for tenant, number in puts:
-        kept.put(Asked((tenant, "faq", "en"), b"g", one, vector), said("y"), (tenant, f"e{number}", "s"), 1.0)
+        kept.put(asked(f"{number} crates?", (tenant, "faq", "en")), said("y" * 1000 * (number % 5)), (tenant, f"e{number}", "s"), 1.0)
         assert kept.size_bytes <= most
+        assert len(kept) <= 64
+
+
+def test_the_totals_are_those_of_the_places() -> None:
+    """After puts, expiries, closings and dropped places."""
+    kept = indexes(entries=5, indexes=3)
+    for number in range(2, 40):
+        tenant = "abcde"[number % 5]
+        kept.put(asked(f"{number} crates?", (tenant, "faq", "en")), said("y" * number), (tenant, f"e{number}", "s"), float(number), since=number - 9.0)
+        kept.evict(tenant, f"e{number - 5}", None)
+        places = kept._places.values()
+        assert len(kept) == sum(len(index) for index in places) == sum(1 for index in places for _ in index)
+        assert kept.size_bytes == sum(index.size_bytes for index in places)
+
+
+def test_one_meaning_has_one_answer() -> None:
+    """Of two that were on their way at once the first is kept, and a complaint about either takes it away."""
+    kept = indexes()
+    assert kept.put(asked("How do I cancel my order?"), said("Press cancel."), ("a", "e1", "s"), 1.0, threshold=0.9)
+    assert not kept.put(asked("Tell me how to cancel an order"), said("Call us."), ("a", "e2", "s"), 1.0, threshold=0.9)
+    assert len(kept) == 1
+    assert kept.evict("a", "e2", None) == 1
+    assert not kept.put(asked("How do I cancel my order?"), said("Press cancel."), ("a", "e3", "s"), 1.0, threshold=0.9)
+
+
+def test_an_old_answer_does_not_hide_a_new_one() -> None:
+    """A question asked for ever finds its newest answer, however often it has expired."""
+    kept = indexes(entries=100)
+    for number in range(80):
+        now = number * 10.0
+        assert isinstance(kept.search(asked("How do I pay?"), 0.9, now - 5), Miss)
+        assert kept.put(asked("How do I pay?"), said(str(number)), ("a", f"e{number}", "s"), now, threshold=0.9, since=now - 5)
+        assert text_of(kept.search(asked("How do I pay?"), 0.9, now - 5)) == str(number)
+    assert len(kept) == 1
 
 
 def test_what_is_too_old_is_no_hit() -> None:
-    """Entries stored before the given moment are passed over."""
+    """Entries stored before the given moment are let go."""
     kept = indexes()
     kept.put(asked("How do I pay?"), said("By card."), ("a", "e1", "s"), 5.0)
-    assert isinstance(kept.search(asked("How do I pay?"), 0.9, 5.5), Miss)
     assert isinstance(kept.search(asked("How do I pay?"), 0.9, 5.0), Hit)
+    assert isinstance(kept.search(asked("How do I pay?"), 0.9, 5.5), Miss)
+    assert len(kept) == 0
 
 
 def test_a_wrong_answer_goes_by_any_event_that_had_it() -> None:
@@ -138,7 +171,7 @@ def test_rows_are_used_again() -> None:
     kept = indexes(entries=40)
     for number in range(200):
         kept.put(asked(f"Where are {number + 2} crates?"), said(str(number)), ("a", f"e{number}", "s"), 1.0)
-    assert kept.size_bytes == 40 * 4 * ENCODER.size
+    assert kept.size_bytes == 40 * (4 * ENCODER.size + ENTRY_BYTES) + sum(4 * len(str(number)) for number in range(160, 200))
     assert isinstance(kept.search(asked("Where are 9 crates?"), 0.9, 0.0), Miss)
     assert text_of(kept.search(asked("Where are 201 crates?"), 0.9, 0.0)) == "199"
 
