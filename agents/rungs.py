@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from agents.runtime.supervisor import Engine
     from schemas.deadline import Clock
     from schemas.settings import Settings
-    from streams.metrics import Metrics
+    from streams.metrics import LadderMetrics
 
 
 class Rungs:
     """Owns every rung of a worker."""
 
-    def __init__(self, settings: Settings, engines: tuple[Engine, ...], metrics: Metrics, clock: Clock) -> None:
+    def __init__(self, settings: Settings, engines: tuple[Engine, ...], metrics: LadderMetrics, clock: Clock) -> None:
         """Nothing runs yet.
 
         Raises:

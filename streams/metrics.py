@@ -29,12 +29,10 @@ BATCH_BUCKETS = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256)
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Metrics:
-    """One registry a worker. No label takes its value from an event's free text, session or event id."""
+class LadderMetrics:
+    """The figures of the ladder and its rungs, in the worker's registry."""
 
-    def __init__(self) -> None:
-        self.registry = registry = CollectorRegistry()
-
+    def __init__(self, registry: CollectorRegistry) -> None:
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(name, text, labels, registry=registry)
 
@@ -58,41 +56,6 @@ class Metrics:
         self.rules_reloads = counter("answerby_rules_reloads_total", "Changed rule files that were taken, or refused", "result")
         self._counted: dict[tuple[Counter, str], Counter] = {}
         self.reviews = counter("answerby_reviews_total", "Disputed answers handed to feedback.topic, or dropped", "result")
-        self.events = counter("answerby_events_total", "Events answered, by outcome and reason", "outcome", "reason")
-        self.dead_letters = counter("answerby_dead_letters_total", "Records that could not be answered", "reason")
-        self.stage = Histogram("answerby_stage_seconds", "Time in each stage of an event", ["stage"], buckets=STAGE_BUCKETS, registry=registry)
-        self.response = Histogram(
-            "answerby_response_seconds", "From the event's start to its fixed response", ["outcome"], buckets=STAGE_BUCKETS, registry=registry
-        )
-        self.slack = Histogram("answerby_deadline_slack_seconds", "Due minus acknowledged", buckets=SLACK_BUCKETS, registry=registry)
-        self.missed = counter("answerby_deadline_missed_total", "Responses acknowledged after their due")
-        self.skew = counter("answerby_clock_skew_total", "Events stamped further ahead than deadline.max_skew_ms")
-        self.engine_up = gauge("answerby_engine_up", "1 while the engine serves", "model", "version", "replica")
-        self.engine_restarts = counter("answerby_engine_restarts_total", "Engine processes replaced", "model", "version", "replica")
-        self.model_info = gauge("answerby_model_info", "1 for each model in use", "model", "version", "replica")
-        self.engine_rss = gauge("answerby_engine_resident_bytes", "Memory of the engine process", "model", "replica")
-        self.engine_faults = gauge("answerby_engine_major_faults", "Pages the engine had to read from disk since it started", "model", "replica")
-        self.tokens = counter("answerby_tokens_total", "Tokens: prompt without cached, cached, completion without wasted, wasted", "model", "kind")
-        self.step = Histogram("answerby_engine_step_seconds", "One step of an engine", ["model"], buckets=STAGE_BUCKETS, registry=registry)
-        self.first_token_error = Histogram(
-            "answerby_first_token_error_ratio", "Foreseen against measured time to the first token", ["model"], buckets=ERROR_BUCKETS, registry=registry
-        )
-        self.step_error = Histogram(
-            "answerby_step_error_ratio", "Foreseen against measured time of a step", ["model"], buckets=ERROR_BUCKETS, registry=registry
-        )
-        self.batch = Histogram("answerby_engine_batch_requests", "Requests that made a token in a step", ["model"], buckets=BATCH_BUCKETS, registry=registry)
-        self.kv_cache = gauge("answerby_engine_kv_cache_bytes", "KV cache reserved for an engine", "model", "replica")
-        self.prefix_hits = gauge("answerby_prefix_cache_hit_ratio", "Share of prompt tokens found in the prefix cache, since the worker started", "model")
-        self.promises = counter("answerby_admission_promises_total", "Admitted requests that got what they need, within the bound or not", "model", "kept")
-        self.waiting = gauge("answerby_waiting_requests", "Requests that wait for a place in an engine's batch")
-        self.running = gauge("answerby_running_requests", "Requests in engines' batches")
-        self.in_flight = gauge("answerby_in_flight_events", "Events taken and not yet released")
-        self.reserve = gauge("answerby_deadline_reserve_seconds", "Kept free at the end of each budget")
-        self.store_stalls = counter("answerby_store_stalls_total", "Table accesses slower than worker.store_stall_ms")
-        self.loop_lag = Histogram("answerby_loop_lag_seconds", "How late the event loop runs its timers", buckets=STAGE_BUCKETS, registry=registry)
-        self.resident = gauge("answerby_worker_resident_bytes", "Memory of the worker process")
-        self.redelivered = counter("answerby_redelivered_total", "Events answered again with the bytes kept for them")
-        self.seeks = counter("answerby_seek_backs_total", "Times records had to be read again because delivery had skipped some")
 
     def observe_rung(self, rung: Rung, reason: Reason | None) -> None:
         """An event took a step down the ladder."""
@@ -129,18 +92,68 @@ class Metrics:
         """A disputed answer was handed to people, or could not be."""
         self.reviews.labels("handed" if handed else "dropped").inc()
 
-    def observe_step(self, model: str, step: Step) -> None:
-        """An engine has done a step."""
-        self.step.labels(model).observe(step.seconds)
-        if step.seconds > 0:
-            self.batch.labels(model).observe(step.batch)
-
     def _count(self, counter: Counter, label: str) -> None:
         """Children are found once: looking them up costs more than counting."""
         child = self._counted.get((counter, label))
         if child is None:
             child = self._counted[counter, label] = counter.labels(label)
         child.inc()
+
+
+class Metrics:
+    """One registry a worker. No label takes its value from an event's free text, session or event id."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(name, text, labels, registry=registry)
+
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(name, text, labels, registry=registry)
+
+        self.ladder = LadderMetrics(registry)
+        self.events = counter("answerby_events_total", "Events answered, by outcome and reason", "outcome", "reason")
+        self.dead_letters = counter("answerby_dead_letters_total", "Records that could not be answered", "reason")
+        self.stage = Histogram("answerby_stage_seconds", "Time in each stage of an event", ["stage"], buckets=STAGE_BUCKETS, registry=registry)
+        self.response = Histogram(
+            "answerby_response_seconds", "From the event's start to its fixed response", ["outcome"], buckets=STAGE_BUCKETS, registry=registry
+        )
+        self.slack = Histogram("answerby_deadline_slack_seconds", "Due minus acknowledged", buckets=SLACK_BUCKETS, registry=registry)
+        self.missed = counter("answerby_deadline_missed_total", "Responses acknowledged after their due")
+        self.skew = counter("answerby_clock_skew_total", "Events stamped further ahead than deadline.max_skew_ms")
+        self.engine_up = gauge("answerby_engine_up", "1 while the engine serves", "model", "version", "replica")
+        self.engine_restarts = counter("answerby_engine_restarts_total", "Engine processes replaced", "model", "version", "replica")
+        self.model_info = gauge("answerby_model_info", "1 for each model in use", "model", "version", "replica")
+        self.engine_rss = gauge("answerby_engine_resident_bytes", "Memory of the engine process", "model", "replica")
+        self.engine_faults = gauge("answerby_engine_major_faults", "Pages the engine had to read from disk since it started", "model", "replica")
+        self.tokens = counter("answerby_tokens_total", "Tokens: prompt without cached, cached, completion without wasted, wasted", "model", "kind")
+        self.step = Histogram("answerby_engine_step_seconds", "One step of an engine", ["model"], buckets=STAGE_BUCKETS, registry=registry)
+        self.first_token_error = Histogram(
+            "answerby_first_token_error_ratio", "Foreseen against measured time to the first token", ["model"], buckets=ERROR_BUCKETS, registry=registry
+        )
+        self.step_error = Histogram(
+            "answerby_step_error_ratio", "Foreseen against measured time of a step", ["model"], buckets=ERROR_BUCKETS, registry=registry
+        )
+        self.batch = Histogram("answerby_engine_batch_requests", "Requests that made a token in a step", ["model"], buckets=BATCH_BUCKETS, registry=registry)
+        self.kv_cache = gauge("answerby_engine_kv_cache_bytes", "KV cache reserved for an engine", "model", "replica")
+        self.prefix_hits = gauge("answerby_prefix_cache_hit_ratio", "Share of prompt tokens found in the prefix cache, since the worker started", "model")
+        self.promises = counter("answerby_admission_promises_total", "Admitted requests that got what they need, within the bound or not", "model", "kept")
+        self.waiting = gauge("answerby_waiting_requests", "Requests that wait for a place in an engine's batch")
+        self.running = gauge("answerby_running_requests", "Requests in engines' batches")
+        self.in_flight = gauge("answerby_in_flight_events", "Events taken and not yet released")
+        self.reserve = gauge("answerby_deadline_reserve_seconds", "Kept free at the end of each budget")
+        self.store_stalls = counter("answerby_store_stalls_total", "Table accesses slower than worker.store_stall_ms")
+        self.loop_lag = Histogram("answerby_loop_lag_seconds", "How late the event loop runs its timers", buckets=STAGE_BUCKETS, registry=registry)
+        self.resident = gauge("answerby_worker_resident_bytes", "Memory of the worker process")
+        self.redelivered = counter("answerby_redelivered_total", "Events answered again with the bytes kept for them")
+        self.seeks = counter("answerby_seek_backs_total", "Times records had to be read again because delivery had skipped some")
+
+    def observe_step(self, model: str, step: Step) -> None:
+        """An engine has done a step."""
+        self.step.labels(model).observe(step.seconds)
+        if step.seconds > 0:
+            self.batch.labels(model).observe(step.batch)
 
     def render(self) -> bytes:
         """The exposition text; takes milliseconds, so call it off the loop."""

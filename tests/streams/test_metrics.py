@@ -34,8 +34,8 @@ def test_each_step_of_a_walk_is_counted_and_timed_when_it_was_taken() -> None:
     """A rung that was skipped took no time; the label for no reason is `none`."""
     metrics = Metrics()
     for _ in range(2):
-        metrics.observe_rung(Rung("cache", "skipped", 0.0, "no kept answer"), None)
-    metrics.observe_rung(Rung("main", "failed", 250.0, "gone"), "engine_unavailable")
+        metrics.ladder.observe_rung(Rung("cache", "skipped", 0.0, "no kept answer"), None)
+    metrics.ladder.observe_rung(Rung("main", "failed", 250.0, "gone"), "engine_unavailable")
     samples = parse_exposition(metrics.render().decode())
     assert value_of(samples, "answerby_rungs_total", rung="cache", verdict="skipped", reason="none") == 2
     assert value_of(samples, "answerby_rungs_total", rung="main", verdict="failed", reason="engine_unavailable") == 1
@@ -49,8 +49,8 @@ def test_a_breaker_is_counted_when_it_opens() -> None:
     """Its state is a number, and what never opened has a zero."""
     metrics = Metrics()
     for state in ("closed", "open", "half_open", "open"):
-        metrics.set_breaker("main", state)
-    metrics.set_breaker("small", "closed")
+        metrics.ladder.set_breaker("main", state)
+    metrics.ladder.set_breaker("small", "closed")
     samples = parse_exposition(metrics.render().decode())
     assert value_of(samples, "answerby_breaker_state", model="main") == 2
     assert value_of(samples, "answerby_breaker_opened_total", model="main") == 2
