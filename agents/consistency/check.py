@@ -47,6 +47,8 @@ def check(
         return ()
     past = _OF_THE_PAST.within(encode(text))
     clauses = [clause for clause in cut(text) if clause.mood == "states" and not past.finds(encode(clause.text))]
+    if not clauses:
+        return ()
     found = _check_facts(clauses, known, locale, slots, scenario, at_ms) if known else []
     found = [contradiction for contradiction in found if not _is_of_decision(contradiction.said, decided)]
     found += check_decisions(clauses, decided)
