@@ -178,6 +178,7 @@ class Responder:
         if deadline.skew_ms:
             self._metrics.skew.inc()
         inflight = Inflight(source, event, deadline, session=(event.tenant, event.session_id), partition=partition)
+        self._board.note_session(inflight.session, partition.number)
         inflight.encoding = encoding_of(message.value, headers)
         inflight.headers = headers_of(message)
         locale = event.locale or self._settings.session.locale

@@ -16,6 +16,7 @@ from agents.deadlines import reserve_for
 from agents.decide import Decider
 from agents.engines import build_engines
 from agents.feedback import FeedbackDesk
+from agents.recovery import RecoveryWatch
 from agents.respond import Responder
 from agents.rungs import Rungs
 from agents.runtime.memory import process_figures
@@ -24,13 +25,16 @@ from agents.settle import Settler
 from agents.store import SessionStore
 from schemas.deadline import SystemClock
 from schemas.errors import AnswerbyError, SetupError
+from schemas.session import TableName
 from schemas.settings import Settings
-from streams.app import WorkerApp, build_app, install
+from streams.app import WorkerApp, build_app, install, make_data_dir
+from streams.data_dir import DataDir, check_data_dir
 from streams.http import StatusServer
 from streams.metrics import Metrics
 from streams.partitions import PartitionBoard
 from streams.publish import Publisher
 from streams.reviews import ReviewWriter
+from streams.security import client_options
 from streams.tables import TableSet
 from streams.topic_admin import ensure_topics
 from streams.topics import Topics
@@ -43,8 +47,8 @@ TICK_S = 0.25
 STALL_S = 2.0
 """A partition with records to read and none taken for so long is read again from where it stands: delivery has lost its tail."""
 
-RECOVERY_STALL_S = 3.0
-"""A recovery that reads nothing for so long has lost what it waits for and is begun again; the patience doubles with each time, for a slow broker's sake."""
+SPLIT_LOG_S = 60.0
+"""Sessions on two partitions come in numbers, from one wrong producer: one line a minute names one of them, the metric counts all."""
 
 APP_STOP_S = 10.0
 """Faust's own stop: leaving the group and closing tables. Longer, and the process leaves without it."""
@@ -53,8 +57,10 @@ APP_STOP_S = 10.0
 class Worker:
     """Owns every part of a worker; `run` returns when it was stopped, and raises when it could not go on."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, rebuild_state: bool = False) -> None:
         self._settings = settings
+        self._rebuild_state = rebuild_state
+        self._data = DataDir(make_data_dir(settings)) if settings.worker.store == "rocksdb" else None
         self._metrics = metrics = Metrics()
         clock = SystemClock()
         topics = Topics.of(settings)
@@ -62,9 +68,10 @@ class Worker:
         self._engines, placement = build_engines(settings, metrics)
         self._cpus = placement.worker
         self._app: WorkerApp = build_app(settings, topics, board)
+        self._changelogs: dict[TableName, str] = {"sessions": topics.sessions_changelog, "answers": topics.answers_changelog}
         tables = TableSet(
             self._app,
-            {"sessions": topics.sessions_changelog, "answers": topics.answers_changelog},
+            self._changelogs,
             partitions=settings.kafka.partitions,
             on_stall=self._on_stall,
             stall_s=settings.worker.store_stall_ms / 1000,
@@ -72,9 +79,9 @@ class Worker:
         store = SessionStore(tables, settings.session, settings.limits)
         reserve = reserve_for(settings.deadline)
         self._publisher = Publisher(settings, topics, board)
-        self._rungs = Rungs(settings, self._engines, metrics.ladder, clock)
-        self._reviews = ReviewWriter(settings, metrics.ladder.observe_review)
-        scenarios = plan_scenarios(settings, self._rungs.of, insurance=self._rungs.insurance, on_rung=metrics.ladder.observe_rung)
+        self._rungs = Rungs(settings, self._engines, metrics, clock)
+        self._reviews = ReviewWriter(settings, metrics.observe_review)
+        scenarios = plan_scenarios(settings, self._rungs.of, insurance=self._rungs.insurance, on_rung=metrics.observe_rung)
         decider = Decider(settings, store, scenarios, FeedbackDesk(self._rungs.evictors, self._reviews.offer), clock)
         self._settler = Settler(
             publisher=self._publisher, tables=tables, store=store, decider=decider, metrics=metrics, reserve=reserve, clock=clock, limits=settings.limits
@@ -97,9 +104,9 @@ class Worker:
         self._crashed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._stopping = asyncio.Event()
         self._began = time.monotonic()
-        self._recovery_place: tuple[int, int] | None = None
-        self._recovery_since = self._began
-        self._patience_s = RECOVERY_STALL_S
+        self._recovery = RecoveryWatch(self._app, metrics, give_up_s=worker.recovery_stall_ms / 1000, on_crash=self._crash)
+        self._split_told = -SPLIT_LOG_S
+        board.on_split = self._on_split
 
     async def run(self) -> None:
         """Start, serve until SIGTERM or SIGINT, stop within the grace.
@@ -121,6 +128,8 @@ class Worker:
         await self._server.start()
         log.info("status port", host=self._settings.worker.metrics_host, port=self._server.port)
         await self._unless_stopped(self._require_topics())
+        if self._data is not None:
+            await self._unless_stopped(self._require_own_tables(self._data))
         if self._stopping.is_set():
             return
         await self._unless_stopped(asyncio.gather(*(engine.start() for engine in self._engines)))
@@ -141,6 +150,15 @@ class Worker:
             log.warning("topic", problem=warning)
         if not report.is_fit:
             raise SetupError(report.problem)
+
+    async def _require_own_tables(self, data: DataDir) -> None:
+        """Before Faust opens them: a store that is not ours would be answered from."""
+        data.claim()
+        if self._rebuild_state:
+            await asyncio.to_thread(data.clear)
+        await check_data_dir(
+            data, client_options(self._settings.kafka), self._changelogs, app=self._settings.app.id, topic_prefix=self._settings.kafka.topic_prefix
+        )
 
     async def _serve(self) -> None:
         stopping = asyncio.ensure_future(self._stopping.wait())
@@ -166,13 +184,15 @@ class Worker:
         await asyncio.gather(*(engine.stop() for engine in self._engines), self._reviews.stop(), self._publisher.stop(), return_exceptions=True)
         await self._rungs.stop()
         await self._server.stop()
+        if self._data is not None:
+            self._data.release()
         log.info("worker stopped")
 
     async def _run_app(self) -> None:
         await self._app.start()
         await self._app.wait_until_stopped()
         if not self._stopping.is_set():
-            self._crash(self._app._crash_reason or SetupError("Faust stopped by itself: see the log, then start the worker again"))
+            self._crash(self._app.why_stopped)
 
     async def _stop_app(self) -> None:
         try:
@@ -218,19 +238,7 @@ class Worker:
             metrics.waiting.set(sum(engine.waiting_requests for engine in self._engines))
             metrics.resident.set(process_figures().rss_bytes)
             await self._reread_stalled()
-            self._mend_recovery()
-
-    def _mend_recovery(self) -> None:
-        now = time.monotonic()
-        place = None if self._app.recovered or not self._app.assigned else self._app.recovery_place()
-        if place is None or place != self._recovery_place:
-            self._recovery_place, self._recovery_since = place, now
-            self._patience_s = RECOVERY_STALL_S if place is None else self._patience_s
-        elif now - self._recovery_since > self._patience_s:
-            self._recovery_since = now
-            self._patience_s *= 2
-            log.warning("recovery of the tables stands still, beginning it again", place=place)
-            self._app.restart_recovery()
+            self._recovery.tick()
 
     async def _reread_stalled(self) -> None:
         """A partition that has more and gives nothing is looked into, unless it is we who do not take."""
@@ -254,6 +262,15 @@ class Worker:
     def _on_stall(self, seconds: float) -> None:
         self._metrics.store_stalls.inc()
         log.warning("a table access was slow", ms=round(seconds * 1000, 1))
+
+    def _on_split(self, session: tuple[str, str], before: int, now: int) -> None:
+        self._metrics.split_sessions.inc()
+        if time.monotonic() - self._split_told >= SPLIT_LOG_S:
+            self._split_told = time.monotonic()
+            tenant, session_id = session
+            log.warning(
+                "a session came on another partition: producers disagree on how to partition", tenant=tenant, session=session_id, before=before, now=now
+            )
 
     def _crash(self, error: BaseException) -> None:
         if not self._crashed.done():
@@ -280,7 +297,8 @@ class Worker:
             for engine in self._engines
             for status in engine.status()
         ]
-        body = {"ready": ready, "engines": engines, "partitions": list(partitions), "recovery": "done" if recovered else "running"}
+        recovery = {"recovery": "done" if recovered else "running", **{f"recovery_{name}": value for name, value in self._recovery.status().items()}}
+        body = {"ready": ready, "engines": engines, "partitions": list(partitions), **recovery}
         return ready, body
 
 

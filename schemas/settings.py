@@ -71,6 +71,13 @@ class Worker(Section, frozen=True, forbid_unknown_fields=True):
     commit_ms: Annotated[
         int, Meta(ge=50, le=60_000, description="how often released offsets are committed: what a crash repeats at most, and what a redelivery must find kept")
     ] = 500
+    recovery_stall_ms: Annotated[
+        int,
+        Meta(ge=5000, le=3_600_000, description="a recovery of the tables that reads nothing for so long ends the worker; one that moves may take its time"),
+    ] = 60_000
+    standby: Annotated[
+        int, Meta(ge=0, le=8, description="further workers that keep a copy of each table, with `rocksdb`: after a crash little is left to be read")
+    ] = 0
     handover_ms: Annotated[
         int, Meta(ge=0, le=60_000, description="before partitions are given up, events due within it are finished; the rest goes to their next owner")
     ] = 1500

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import faust
 import structlog
 from aiokafka.errors import IllegalStateError, KafkaError
+from faust.exceptions import ConsistencyError
 from faust.types import TP
 from yarl import URL
 
-from schemas.errors import ConfigError
+from schemas.errors import ConfigError, SetupError
 from schemas.settings import Settings
+from streams.data_dir import WAY_OUT
 from streams.home import answerby_home
 from streams.partitions import Partition, PartitionBoard
 from streams.security import bootstrap_servers, client_options, tls_context
@@ -85,10 +87,23 @@ class WorkerApp(faust.App):
         """Whether partitions are assigned and their tables complete."""
         return self.assigned and not self.rebalancing and not self.in_recovery
 
+    @property
+    def why_stopped(self) -> BaseException:
+        """Why Faust ended, when it was not asked to."""
+        reason = self._crash_reason
+        if isinstance(reason, ConsistencyError):
+            return SetupError(f"the tables in {self.conf.datadir} are ahead of their changelogs, which were made anew meanwhile: {WAY_OUT}")
+        return reason or SetupError("Faust stopped by itself: see the log, then start the worker again")
+
     def recovery_place(self) -> tuple[int, int]:
         """Changes while a recovery moves: the group's generation, and how far the changelogs have been read."""
         recovery = cast("TableManager", self.tables).recovery
         return self.consumer_generation_id, sum(offset or 0 for offset in recovery.active_offsets.values())
+
+    def recovery_left(self) -> int:
+        """Records of the changelogs still to be read; 0 while it is not known yet how many."""
+        remaining = cast("TableManager", self.tables).recovery.active_remaining()
+        return sum(left for left in remaining.values() if left > 0)
 
     def restart_recovery(self) -> None:
         """Let Faust recover again from where it stands: it can lose a changelog's last record, or its own sign that it is done, and then waits for ever."""
@@ -141,7 +156,7 @@ def build_app(settings: Settings, topics: Topics, board: PartitionBoard) -> Work
         broker=[URL(f"kafka://{address}") for address in bootstrap_servers(settings.kafka)],
         broker_credentials=_credentials(settings),
         store=_store_url(settings),
-        datadir=str(_data_dir(settings)),
+        datadir=str(make_data_dir(settings)),
         processing_guarantee="at_least_once",
         autodiscover=False,
         web_enabled=False,
@@ -149,7 +164,7 @@ def build_app(settings: Settings, topics: Topics, board: PartitionBoard) -> Work
         topic_disable_leader=True,
         topic_partitions=settings.kafka.partitions,
         topic_replication_factor=settings.kafka.replication,
-        table_standby_replicas=0,
+        table_standby_replicas=settings.worker.standby if settings.worker.store == "rocksdb" else 0,
         stream_wait_empty=False,
         stream_buffer_maxsize=STREAM_BUFFER,
         stream_recovery_delay=0.0,
@@ -185,7 +200,7 @@ def install(app: WorkerApp, run: Callable[[AsyncIterator[Any]], Awaitable[None]]
     app.agent(source, name="respond", concurrency=1)(respond)
 
 
-def _data_dir(settings: Settings) -> Path:
+def make_data_dir(settings: Settings) -> Path:
     """Where persistent stores are kept; made here, since Faust makes the last folder only."""
     named = settings.worker.data_dir
     folder = Path(named) if named else answerby_home() / "data" / settings.app.id

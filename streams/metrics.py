@@ -147,6 +147,9 @@ class Metrics:
         self.loop_lag = Histogram("answerby_loop_lag_seconds", "How late the event loop runs its timers", buckets=STAGE_BUCKETS, registry=registry)
         self.resident = gauge("answerby_worker_resident_bytes", "Memory of the worker process")
         self.redelivered = counter("answerby_redelivered_total", "Events answered again with the bytes kept for them")
+        self.recovery_left = gauge("answerby_recovery_records_left", "Changelog records still to be read before events are answered")
+        self.recovery_seconds = gauge("answerby_recovery_seconds", "Length of the tables' recovery that runs, or of the last one")
+        self.split_sessions = counter("answerby_split_sessions_total", "Times a session came on another partition than before: its state is on the first one")
         self.seeks = counter("answerby_seek_backs_total", "Times records had to be read again because delivery had skipped some")
 
     def observe_step(self, model: str, step: Step) -> None:

@@ -34,6 +34,30 @@ class Partition:
             self._on_release()
 
 
+SESSIONS_WATCHED = 32_768
+"""Sessions whose partition is remembered, twice over: some 6 MB at worst. A session that comes back after so many others is not compared."""
+
+
+class SessionPlaces:
+    """On which partition each recent session was last seen: its state is on that one, so another one has half a conversation."""
+
+    def __init__(self, size: int = SESSIONS_WATCHED) -> None:
+        self._size = size
+        self._young: dict[int, int] = {}
+        self._old: dict[int, int] = {}
+
+    def move(self, session: tuple[str, str], partition: int) -> int | None:
+        """Note where a session is; the partition it was on before when that is another one."""
+        key = hash(session)
+        before = self._young.get(key)
+        if before is None:
+            before = self._old.get(key)
+            if len(self._young) >= self._size:
+                self._old, self._young = self._young, {}
+        self._young[key] = partition
+        return before if before is not None and before != partition else None
+
+
 class PartitionBoard:
     """All partitions held now, and when the group coordinator last confirmed that they are ours."""
 
@@ -46,6 +70,9 @@ class PartitionBoard:
         self._fresh = asyncio.Event()
         self.on_release: Callable[[], None] = lambda: None
         """Called when a record has its end, or its partition has gone: fewer are running."""
+        self._places = SessionPlaces()
+        self.on_split: Callable[[tuple[str, str], int, int], None] = lambda _session, _before, _now: None
+        """Called with a session, where it was, and where it is now."""
 
     def __iter__(self) -> Iterator[Partition]:
         return iter(self._held.values())
@@ -78,6 +105,12 @@ class PartitionBoard:
             if partition is not None:
                 partition.owned = False
         self.on_release()
+
+    def note_session(self, session: tuple[str, str], partition: int) -> None:
+        """An event of this session (tenant, id) was read from `partition`."""
+        before = self._places.move(session, partition)
+        if before is not None:
+            self.on_split(session, before, partition)
 
     def confirm(self, at: float | None = None) -> None:
         """The coordinator has accepted a heartbeat that was sent at `at` (seconds since boot), or a join just now."""

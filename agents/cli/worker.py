@@ -11,13 +11,18 @@ from cyclopts import Parameter
 from agents.cli.config import load_settings
 
 
-def worker(*, config: Annotated[Path | None, Parameter(name=["--config", "-c"])] = None) -> int:
+def worker(
+    *,
+    config: Annotated[Path | None, Parameter(name=["--config", "-c"])] = None,
+    rebuild_state: Annotated[bool, Parameter(name="--rebuild-state", negative="")] = False,
+) -> int:
     """Answer events until SIGTERM or Ctrl-C.
 
     Example: answerby worker -c answerby.toml
 
     Args:
         config: the settings file; default ./answerby.toml when it exists.
+        rebuild_state: remove the tables in worker.data_dir first and read them anew from their changelogs; for a directory that is stale or another's.
     """
     settings = load_settings(config)
     from streams.logs import configure_logs  # `--help` must not wait for structlog
@@ -28,7 +33,7 @@ def worker(*, config: Annotated[Path | None, Parameter(name=["--config", "-c"])]
     from agents.worker import Worker  # as above
 
     async def run() -> None:
-        await Worker(settings).run()
+        await Worker(settings, rebuild_state=rebuild_state).run()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from streams.partitions import PartitionBoard
+from streams.partitions import PartitionBoard, SessionPlaces
 
 
 class _Hand:
@@ -59,3 +59,24 @@ def test_waiting_ends_when_the_partition_is_revoked() -> None:
         return await asyncio.wait_for(waiting, 2)
 
     assert not asyncio.run(scenario())
+
+
+def test_a_session_on_another_partition_is_noticed_each_time_it_moves() -> None:
+    """A session that stays is nobody's business; one that moves is told with where it was, and only so many are remembered."""
+    board = PartitionBoard(session_timeout_s=6.0)
+    moves: list[tuple[tuple[str, str], int, int]] = []
+    board.on_split = lambda session, before, now: moves.append((session, before, now))
+    one, other = ("default", "s1"), ("other", "s1")
+    for session, partition in ((one, 0), (other, 1), (one, 0), (one, 2), (one, 2), (other, 1), (one, 0)):
+        board.note_session(session, partition)
+    assert moves == [(one, 0, 2), (one, 2, 0)]
+
+
+def test_sessions_that_are_remembered_are_bounded() -> None:
+    """The most recent ones are compared, those long gone are not, and no more than twice the size is held."""
+    places = SessionPlaces(size=10)
+    for number in range(100):
+        assert places.move(("default", f"s{number}"), 0) is None
+    assert places.move(("default", "s99"), 1) == 0
+    assert places.move(("default", "s0"), 1) is None
+    assert len(places._young) + len(places._old) <= 21
