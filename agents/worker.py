@@ -79,9 +79,9 @@ class Worker:
         store = SessionStore(tables, settings.session, settings.limits)
         reserve = reserve_for(settings.deadline)
         self._publisher = Publisher(settings, topics, board)
-        self._rungs = Rungs(settings, self._engines, metrics, clock)
-        self._reviews = ReviewWriter(settings, metrics.observe_review)
-        scenarios = plan_scenarios(settings, self._rungs.of, insurance=self._rungs.insurance, on_rung=metrics.observe_rung)
+        self._rungs = Rungs(settings, self._engines, metrics.ladder, clock)
+        self._reviews = ReviewWriter(settings, metrics.ladder.observe_review)
+        scenarios = plan_scenarios(settings, self._rungs.of, insurance=self._rungs.insurance, on_rung=metrics.ladder.observe_rung)
         decider = Decider(settings, store, scenarios, FeedbackDesk(self._rungs.evictors, self._reviews.offer), clock)
         self._settler = Settler(
             publisher=self._publisher, tables=tables, store=store, decider=decider, metrics=metrics, reserve=reserve, clock=clock, limits=settings.limits
