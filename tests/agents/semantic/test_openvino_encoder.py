@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from agents.models.pull import pull_model
-from agents.models.registry import resolve_model
+from agents.models.registry import list_language_models, resolve_model
 from agents.semantic.encoder import open_encoder
 from agents.semantic.openvino_encoder import OpenVinoEncoder, find_encoder
 from schemas.errors import SetupError
@@ -103,3 +103,4 @@ def test_the_pulled_encoder_knows_what_words_mean(monkeypatch: pytest.MonkeyPatc
     assert float(doctor @ physician) > float(doctor @ lorry) + 0.05
     with pytest.raises(SetupError, match="is an encoder"):
         resolve_model("minilm")
+    assert "minilm" not in list_language_models()
