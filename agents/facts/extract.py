@@ -28,6 +28,7 @@ _ADVERBS = re.compile(_ADVERB_WORDS + "|仍然|依然|目前|现在|其实|的�
 _HAS_ADVERBS = Finder(_ADVERB_WORDS + "|仍然|依然|目前|现在|其实|的确|确实|一直")
 """Words that change nothing of what is stated, and would have to stand in every pattern."""
 
+_IS_NOT = re.compile(r"\b(is|are|was|were)n't ", re.IGNORECASE)
 _NOT_BUT = re.compile(r"\bnot (?:[^\s]+ ){1,3}but (?:rather )?", re.IGNORECASE)
 _FROM_TO = re.compile(r"\bfrom (?:[^\s]+ ){1,4}to ", re.IGNORECASE)
 _FROM_TO_ZH = re.compile("从[^改换到]{1,16}(?=改到|改成|改为|换成|换到|推迟到|提前到)")
@@ -52,7 +53,9 @@ _NO_NAME = frozenset(
         "understood done noted welcome absolutely certainly unfortunately however also "
     ).split()
 )
-_NO_NAME_ZH = re.compile("^(?:什么|不|在|来|要|想|从|说|请|很|有|谁|的|顾客|客户|用户|朋友|玩家|会员|您|你|我|他|她|们|各位|大家)|(?:什么|吗|哪|谁)$")
+_NO_NAME_ZH = re.compile(
+    "^(?:什么|不|在|来|要|想|从|说|请|很|有|谁|的|外卖|快递|起床|车|救|醒|停|顾客|客户|用户|朋友|玩家|会员|您|你|我|他|她|们|各位|大家)|(?:什么|吗|哪|谁)$"
+)
 _VAGUE = frozenset(
     "it that this them those these him her you me know to be what how where when is one ones more less 这个 那个 它 你 您 他 她 这样 那样 这些 那些 的".split()
 )
@@ -182,6 +185,8 @@ def simplify(text: str) -> str:
     """Without the half of a contrast that does not hold: `not Ann but Eve` is `Eve`, `from 3 to 5` is `to 5`."""
     if _HAS_ADVERBS.finds(encode(text)):
         text = _ADVERBS.sub("", text)
+    if "n't " in text:
+        text = _IS_NOT.sub(r"\1 not ", text)
     if " but " in text:
         text = _NOT_BUT.sub("", text)
     if " to " in text:

@@ -54,6 +54,8 @@ def test_statements_set_facts(text: str, facts: dict[str, str]) -> None:
         "他说他叫张三",
         "网站上写着“我叫张三”",
         "没人要八个座位",
+        "我叫外卖了",
+        "叫我起床",
     ],
 )
 def test_what_is_not_stated_sets_nothing(text: str) -> None:
@@ -70,6 +72,8 @@ def test_question_names_its_order() -> None:
     ("text", "facts"),
     [
         ("My name is not Bob", {"name": "not Bob"}),
+        ("My name isn't Bob", {"name": "not Bob"}),
+        ("My budget isn't 500 euros", {"budget": "not 500 EUR"}),
         ("My name is not Bob but Bill", {"name": "Bill"}),
         ("I don't like coffee", {"likes:coffee": "no"}),
         ("I am not a student", {"status:student": "no"}),
