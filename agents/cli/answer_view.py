@@ -20,7 +20,17 @@ PARTS: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
 
 LATE = "bold red"
 
-_OUTCOMES = {"model": "green", "partial": "yellow", "fallback_model": "yellow", "default": "red", "refused": "magenta", "ack": "bright_black"}
+_OUTCOMES = {
+    "model": "green",
+    "rule": "green",
+    "cache": "green",
+    "partial": "yellow",
+    "fallback_model": "yellow",
+    "semantic_cache": "yellow",
+    "default": "red",
+    "refused": "magenta",
+    "ack": "bright_black",
+}
 
 BAR_CELLS = 20
 
