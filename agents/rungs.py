@@ -64,6 +64,12 @@ class Rungs:
             if rung is not None:
                 await rung.stop()
 
+    def forget(self) -> None:
+        """A person is to be forgotten: what was said to them may have told of them, so all kept answers go, and are made anew when they are asked for."""
+        for cache in (self._cache, self._semantic):
+            if cache is not None:
+                cache.forget()
+
     def tick(self) -> None:
         """Set the gauges."""
         if self._cache is not None:

@@ -19,6 +19,7 @@ from schemas.deadline import Clock
 from schemas.events import InteractionEvent
 from schemas.responses import STAGES
 from schemas.session import KeptAnswer
+from streams.codecs import FORGET_HEADER
 from streams.publish import KeptRecord, WriteError
 
 if TYPE_CHECKING:
@@ -95,10 +96,12 @@ class Settler:
         """A tombstone: counted and audited, nothing is said."""
         if not await self._publisher.may_publish(inflight.partition):
             return
-        ahead = await self._publisher.write_ahead(self._store.stage_end(inflight), self._tables, inflight.partition)
+        forgets = any(name == FORGET_HEADER for name, _ in inflight.source.message.headers or ())
+        staged = self._store.stage_forget(inflight) if forgets else self._store.stage_end(inflight)
+        ahead = await self._publisher.write_ahead(staged, self._tables, inflight.partition)
         inflight.staged = True
         self.lines.leave(inflight)
-        audited = await self._audit(inflight, None, "session_ended", "tombstone")
+        audited = await self._audit(inflight, None, "session_ended", "forgotten" if forgets else "tombstone")
         await asyncio.gather(ahead, audited)
         self._metrics.events.labels("ack", "tombstone").inc()
         inflight.partition.release(inflight.offset)

@@ -16,6 +16,7 @@ from agents.deadlines import reserve_for
 from agents.decide import Decider
 from agents.engines import build_engines
 from agents.feedback import FeedbackDesk
+from agents.memory.keeper import Keeper
 from agents.recovery import RecoveryWatch
 from agents.respond import Responder
 from agents.rungs import Rungs
@@ -27,6 +28,7 @@ from schemas.deadline import SystemClock
 from schemas.errors import AnswerbyError, SetupError
 from schemas.session import TableName
 from schemas.settings import Settings
+from schemas.settings_facts import Facts as FactsSettings
 from streams.app import WorkerApp, build_app, install, make_data_dir
 from streams.data_dir import DataDir, check_data_dir
 from streams.http import StatusServer
@@ -76,10 +78,12 @@ class Worker:
             on_stall=self._on_stall,
             stall_s=settings.worker.store_stall_ms / 1000,
         )
-        store = SessionStore(tables, settings.session, settings.limits)
+        self._rungs = Rungs(settings, self._engines, metrics.ladder, clock)
+        self._keeper = keeper = Keeper(settings, topics, FactsSettings(), metrics=metrics, on_forget=self._rungs.forget)
+        store = SessionStore(tables, settings.session, settings.limits, keeper.persons, on_trim=metrics.trimmed.inc, on_forget=keeper.scrub)
         reserve = reserve_for(settings.deadline)
         self._publisher = Publisher(settings, topics, board)
-        self._rungs = Rungs(settings, self._engines, metrics.ladder, clock)
+        keeper.watch(tables=tables, store=store, publisher=self._publisher, board=board, clock=clock, recovered=lambda: self._app.recovered)
         self._reviews = ReviewWriter(settings, metrics.ladder.observe_review)
         scenarios = plan_scenarios(settings, self._rungs.of, insurance=self._rungs.insurance, on_rung=metrics.ladder.observe_rung)
         decider = Decider(settings, store, scenarios, FeedbackDesk(self._rungs.evictors, self._reviews.offer), clock)
@@ -137,6 +141,8 @@ class Worker:
             return
         await self._rungs.start()
         await asyncio.gather(self._publisher.start(), self._reviews.start())
+        await self._unless_stopped(self._keeper.start())
+        background.append(asyncio.create_task(self._watched(self._keeper.run()), name="erase"))
         background.append(asyncio.create_task(self._watched(self._settler.run_lane()), name="expired-lane"))
         background.append(asyncio.create_task(self._watched(self._tick()), name="tick"))
         background.append(asyncio.create_task(self._watched(self._run_app()), name="faust"))
@@ -181,7 +187,9 @@ class Worker:
             task.cancel()
         if background:
             await asyncio.wait(background, timeout=1.0)
-        await asyncio.gather(*(engine.stop() for engine in self._engines), self._reviews.stop(), self._publisher.stop(), return_exceptions=True)
+        await asyncio.gather(
+            *(engine.stop() for engine in self._engines), self._reviews.stop(), self._keeper.stop(), self._publisher.stop(), return_exceptions=True
+        )
         await self._rungs.stop()
         await self._server.stop()
         if self._data is not None:
@@ -236,6 +244,7 @@ class Worker:
             metrics.in_flight.set(self._responder.in_flight)
             metrics.running.set(sum(engine.running_requests for engine in self._engines))
             metrics.waiting.set(sum(engine.waiting_requests for engine in self._engines))
+            self._keeper.tick()
             metrics.resident.set(process_figures().rss_bytes)
             await self._reread_stalled()
             self._recovery.tick()

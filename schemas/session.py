@@ -76,6 +76,10 @@ class KeptIndex(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which answers of a session are kept, so that the oldest can be let go."""
 
     entries: tuple[KeptEntry, ...] = ()
+    subjects: tuple[str, ...] = ()
+    """Persons (`subject`) whose events the session had, newest last: by them its sessions are found when a person is to be forgotten."""
+    touched_ms: int = 0
+    """When the session last had an event, Unix ms of the worker that wrote it; 0 in values of older releases."""
     unknown: dict[str, Any] = {}
     v: int = STORED_VERSION
 

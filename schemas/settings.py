@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from schemas.errors import ConfigError
 from schemas.settings_ladder import BUILT_IN_RUNGS, OWN_TOPICS, Breaker, Cache, Feedback, Ladder, Name, Rules, Scenario, Section, SemanticCache
+from schemas.settings_memory import Memory
 from schemas.settings_tree import explain_rejection, settings_type
 
 
@@ -195,6 +196,7 @@ class Settings(Section, frozen=True, forbid_unknown_fields=True):
     scenarios: Annotated[dict[Name, Scenario], Meta(description="by the name that events carry")] = msgspec.field(default_factory=dict)
     feedback: Feedback = Feedback()
     session: Session = Session()
+    memory: Memory = Memory()
     limits: Limits = Limits()
     policy: Policy = Policy()
 

@@ -15,6 +15,9 @@ from schemas.events import DEFAULT_TENANT, MAX_IDENTIFIER, SCHEMA_VERSION, Inter
 from schemas.settings import Limits
 
 TENANT_HEADER = "answerby.tenant"
+
+FORGET_HEADER = "answerby.forget"
+"""On a record without a value, with any text: the session's kept answers and what it told of persons go too (`answerby sessions forget`)."""
 """Names the tenant of a tombstone, whose value cannot; without it the default tenant is meant."""
 
 Encoding = Literal["msgpack", "json"]

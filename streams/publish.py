@@ -78,7 +78,8 @@ class Publisher:
             request_timeout_ms=REQUEST_TIMEOUT_MS,
         )
         await self._producer.start()
-        for topic in (self._topics.responses, self._topics.dead_letters, self._topics.audit, self._topics.sessions_changelog, self._topics.answers_changelog):
+        topics = self._topics
+        for topic in (topics.responses, topics.dead_letters, topics.audit, topics.sessions_changelog, topics.answers_changelog, topics.persons):
             await self._producer.partitions_for(topic)  # the first event must not wait for metadata
 
     async def stop(self) -> None:

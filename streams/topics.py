@@ -26,7 +26,14 @@ _CHANGELOG_SEGMENT_BYTES = 67_108_864
 _CHANGELOG_SEGMENT_MS = 3_600_000
 """The same for a quiet changelog: at worst an hour's writes are read twice."""
 
-_CHANGELOG = (("segment.bytes", str(_CHANGELOG_SEGMENT_BYTES)), ("segment.ms", str(_CHANGELOG_SEGMENT_MS)))
+ERASED_WITHIN_MS = 86_400_000
+"""What was erased or replaced leaves the disk within so long and a run of the cleaner: without it a quiet changelog, never half dirty, keeps it for ever."""
+
+_CHANGELOG = (
+    ("segment.bytes", str(_CHANGELOG_SEGMENT_BYTES)),
+    ("segment.ms", str(_CHANGELOG_SEGMENT_MS)),
+    ("max.compaction.lag.ms", str(ERASED_WITHIN_MS)),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,7 @@ class Topics:
     audit: str
     sessions_changelog: str
     answers_changelog: str
+    persons: str
     reviews: str = ""
     """Answers that people called wrong, for people; empty without `feedback.topic`."""
 
@@ -61,6 +69,7 @@ class Topics:
             audit=f"{prefix}audit",
             sessions_changelog=f"{prefix}{app}-sessions-changelog",
             answers_changelog=f"{prefix}{app}-answers-changelog",
+            persons=f"{prefix}{app}-persons",
             reviews=f"{prefix}{settings.feedback.topic}" if settings.feedback.topic else "",
         )
 
@@ -98,6 +107,8 @@ def specs(settings: Settings) -> tuple[TopicSpec, ...]:
         ),
         TopicSpec(topics.sessions_changelog, count, "compact", joined=True, config=(large, *_CHANGELOG)),
         TopicSpec(topics.answers_changelog, count, "compact", joined=True, config=(large, *_CHANGELOG)),
+        # One partition: every worker reads all of it, and a key's newest record is the last one however many partitions the others have.
+        TopicSpec(topics.persons, 1, "compact", config=_CHANGELOG),
         TopicSpec(topics.tasks, count, "delete"),
         TopicSpec(topics.tasks_status, count, "compact"),
         # One partition, so that changes reach every worker in the order in which they were made.

@@ -122,6 +122,11 @@ class ExactStore:
             self._closed.popitem(last=False)
         return self._drop(key)
 
+    def clear(self) -> None:
+        """Drop every answer; questions that are closed stay so."""
+        self._slots.clear()
+        self.bytes = 0
+
     def is_closed(self, key: bytes) -> bool:
         """Whether an answer under this key was called wrong lately."""
         until = self._closed.get(key)
@@ -164,6 +169,10 @@ class Notes:
         self._notes.move_to_end(event)
         if len(self._notes) > self._limit:
             self._notes.popitem(last=False)
+
+    def clear(self) -> None:
+        """Forget them all."""
+        self._notes.clear()
 
     def read(self, event: bytes) -> Note | None:
         """What the event was given."""

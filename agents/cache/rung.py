@@ -144,6 +144,11 @@ class CacheRung:
             self._backing.seek(event)
         return note is not None
 
+    def forget(self) -> None:
+        """Drop every answer kept in memory; the shared store's are dropped there (`agents.cache.shared`) or end with `cache.ttl_s`."""
+        self._kept.clear()
+        self._notes.clear()
+
     async def _is_agreed(self, key: bytes, slot: Slot, budget: Budget) -> bool:
         """Whether no worker is known to have been told that the answer is wrong; a store that cannot be asked objects to nothing."""
         now = self._clock.monotonic()

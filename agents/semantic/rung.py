@@ -95,8 +95,11 @@ class SemanticCacheRung:
         await self._thread.start()
         encoder = self._thread.encoder
         if encoder is not None:
-            own = self._settings
-            self._indexes = Indexes(encoder.size, entries=own.entries, indexes=own.indexes, max_bytes=own.max_bytes, same_words=encoder.same_words)
+            self._indexes = self._new_indexes(encoder)
+
+    def _new_indexes(self, encoder: Encoder) -> Indexes:
+        own = self._settings
+        return Indexes(encoder.size, entries=own.entries, indexes=own.indexes, max_bytes=own.max_bytes, same_words=encoder.same_words)
 
     async def stop(self) -> None:
         """Let go of the encoder; at most two seconds."""
@@ -139,6 +142,12 @@ class SemanticCacheRung:
             threshold = question.scenario.semantic_cache.threshold or 1.0
             kept = self._indexes.put(opened.asked, answer, event, now, threshold=threshold, since=now - self._settings.ttl_s)
             self._count("stored" if kept else "refused")
+
+    def forget(self) -> None:
+        """Drop every question and answer."""
+        encoder = self._thread.encoder
+        if self._indexes is not None and encoder is not None:
+            self._indexes = self._new_indexes(encoder)
 
     def evict(self, event_id: str, tenant: str, session_id: str | None = None) -> int:
         """A person called the answer to this event wrong: forget it, whether it came from this event or was given to it; how many there were."""

@@ -41,7 +41,7 @@ def test_prefix_is_on_every_topic() -> None:
 def test_cleanup_is_the_contracts() -> None:
     """State is compacted, records of what happened are deleted with age, chunks soon."""
     cleanup = {spec.name.removeprefix("eu-"): spec.cleanup for spec in SPECS}
-    compacted = {"tasks.status", "control", "shop-sessions-changelog", "shop-answers-changelog"}
+    compacted = {"tasks.status", "control", "shop-sessions-changelog", "shop-answers-changelog", "shop-persons"}
     assert {name for name, policy in cleanup.items() if policy == "compact"} == compacted
     chunks = next(spec for spec in SPECS if spec.name == "eu-responses.chunks")
     assert int(chunks.settings["retention.ms"]) <= 3_600_000
