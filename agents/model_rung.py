@@ -108,7 +108,7 @@ class ModelRung:
                 return Declined("cut", outcome.why, outcome.reason, ModelTimes(queue=spent)), "mute"
             case Finished():
                 result = self._finished(outcome, question, spent)
-                return result, _verdict(result, question, was_late=outcome.finish_reason == "deadline")
+                return result, _verdict(result, question, was_late=outcome.finish_reason == "deadline" and not ask.is_probe)
             case _:
                 assert_never(outcome)
 
@@ -207,7 +207,7 @@ class ModelRung:
         if budget.stop.result() != "deadline":
             return Declined("cut", str(budget.stop.result()), "cancelled", times, wasted=ask.tokens), "mute"
         result = self._partial(ask.text, ask.tokens, Usage(ask.prompt_tokens, ask.cached_tokens, ask.tokens), question, times)
-        return result, _verdict(result, question, was_late=budget.stop_at >= due)
+        return result, _verdict(result, question, was_late=budget.stop_at >= due and not ask.is_probe)
 
     def _partial(self, text: str, tokens: int, usage: Usage, question: Question, times: ModelTimes) -> Given | Declined:
         if question.constraint is not None:

@@ -139,8 +139,7 @@ class LoadClient:
         lags: list[float] = []
         for index, moment in enumerate(moments):
             wait = began + moment - time.monotonic()
-            if wait > 0:
-                await asyncio.sleep(wait)
+            await asyncio.sleep(max(0.0, wait))  # a client that is behind must yield too, or its records leave long after their stamp
             lags.append(time.monotonic() - began - moment)
             await self.send(make(index))
         return lags

@@ -139,6 +139,8 @@ class Metrics:
         self.kv_cache = gauge("answerby_engine_kv_cache_bytes", "KV cache reserved for an engine", "model", "replica")
         self.prefix_hits = gauge("answerby_prefix_cache_hit_ratio", "Share of prompt tokens found in the prefix cache, since the worker started", "model")
         self.promises = counter("answerby_admission_promises_total", "Admitted requests that got what they need, within the bound or not", "model", "kept")
+        self.price = gauge("answerby_admission_price", "Priorities refused so that higher ones have room, in parts of one", "model")
+        self.priced_out = counter("answerby_priced_out_total", "Requests refused by that price", "model")
         self.waiting = gauge("answerby_waiting_requests", "Requests that wait for a place in an engine's batch")
         self.running = gauge("answerby_running_requests", "Requests in engines' batches")
         self.in_flight = gauge("answerby_in_flight_events", "Events taken and not yet released")

@@ -59,6 +59,8 @@ class Ask:
         """Of its prompt, once the engine has begun to read it."""
         self.cached_tokens = 0
         """Of these, found in the prefix cache."""
+        self.is_probe = False
+        """Let through to find out how fast the engine is, not on a promise: that it comes too late is no surprise."""
         self._loop = asyncio.get_running_loop()
         self._cancel = cancel
         self._parts: list[str] = []

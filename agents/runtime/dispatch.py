@@ -74,12 +74,23 @@ class Dispatch:
         client = self._client()
         if client is None:
             return Refused("overload", "the engine is being replaced")
-        work = Work(request.id, self._prompts.uncached(request.messages), min(wanted.need, request.max_tokens), request.max_tokens, request.due, wanted.tenant)
+        work = Work(
+            request.id,
+            self._prompts.uncached(request.messages),
+            min(wanted.need, request.max_tokens),
+            request.max_tokens,
+            request.due,
+            wanted.tenant,
+            wanted.lane,
+            wanted.priority,
+            wanted.weight,
+        )
         decision = self.scheduler.offer(work, time.monotonic())
         if isinstance(decision, Refused):
             return decision
         ask = Ask(request.id, self._cancel, self.silent)
         self._open[request.id] = (request, ask)
+        ask.is_probe = work.probe
         if not work.probe:
             self._promises[request.id] = (work, 0.0)
         if decision.now:

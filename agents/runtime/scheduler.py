@@ -23,6 +23,9 @@ PROBE_S = 1.0
 SAFETY = 2.0
 """From the 90 % tail of single steps that the cost model knows (1.3 deviations) to the 99.5 % that a promise is to keep (2.6)."""
 
+IDLE_S = 0.1
+"""An engine that has had nothing to do for so long has room for anybody: a place is not kept for somebody who does not come."""
+
 ALIKE_S = 0.005
 """How much later than a refused request another may be due and still be refused with it: less than a step, so nothing has become possible."""
 
@@ -40,6 +43,11 @@ class Work:
     """Tokens it may make at most."""
     due: float
     tenant: str = ""
+    lane: str = ""
+    """The scenario within the tenant."""
+    priority: int = 5
+    weight: float = 1.0
+    """Of the scenario, among those of its priority."""
     tokens: int = 0
     first_at: float = 0.0
     """When its first token was foreseen, at admission."""
@@ -84,7 +92,7 @@ class Scheduler:
         self._waiting_limit = waiting
         self._chunk = prefill_chunk
         self._works: dict[int, Work] = {}
-        self._shares = Shares()
+        self.shares = Shares()
         self._step_ends = 0.0
         self._foreseen: dict[int, tuple[int, int]] = {}
         """Prompt tokens left and tokens made, for each request, at the end of the step that runs: nobody can join before."""
@@ -119,6 +127,8 @@ class Scheduler:
         if alone[work.id].met_at > work.due and not self._may_probe(work, offered):
             late = alone[work.id].met_at - work.due
             return Refused("deadline", f"{work.need} tokens would be {late * 1000:.0f} ms late on an idle engine")
+        if not self.shares.lets_in(work.priority, now, idle=not self._works):
+            return Refused("overload", f"priority {work.priority} has to make room for higher ones")
         full = self.running >= self._max_batch
         if full and self.waiting >= self._waiting_limit:
             return self._refuse(work, now, "the queue is full")
@@ -130,13 +140,14 @@ class Scheduler:
         hurt = next((other for other in others if before[other.id].met_at <= other.due < after[other.id].met_at), None)
         if hurt is not None:
             return self._refuse(work, now, "an admitted request would be late")
-        if self._shares.is_greedy(work.tenant, now) and not self._leaves_room(work, after, now):
-            return self._refuse(work, now, "its tenant has had more than its share")
+        kept = self.shares.kept(work.tenant, now, lane=work.lane, priority=work.priority)
+        if kept and not self._leaves_room(work, after, now, kept):
+            return self._refuse(work, now, "what is free is kept for others", raises_price=False)
         work.offered = offered
         work.first_at = self._first_token_at([*others, work], work, now)
         work.on_engine = not full
         self._works[work.id] = work
-        self._shares.note(work.tenant, work.prefill + 4.0 * work.need, now)
+        self.shares.note(work.tenant, _cost(work), now, lane=work.lane, priority=work.priority, weight=work.weight)
         return Admitted(work.on_engine)
 
     def ready(self, now: float) -> tuple[list[int], list[int]]:
@@ -193,8 +204,9 @@ class Scheduler:
     def _on_engine(self) -> list[Work]:
         return [work for work in self._works.values() if work.on_engine]
 
-    def _refuse(self, work: Work, now: float, why: str) -> Refused:
-        self._shares.press(work.tenant, now)
+    def _refuse(self, work: Work, now: float, why: str, *, raises_price: bool = True) -> Refused:
+        others = [other.priority for other in self._works.values()] if raises_price else ()
+        self.shares.press(work.tenant, now, cost=_cost(work), lane=work.lane, priority=work.priority, weight=work.weight, others=others)
         self._last_refused = work, why
         return Refused("overload", why)
 
@@ -203,14 +215,22 @@ class Scheduler:
         if self._last_refused is None:
             return None
         other, why = self._last_refused
-        alike = work.tenant == other.tenant and work.prefill >= other.prefill and work.need >= other.need and work.due <= other.due + ALIKE_S
+        if (work.tenant, work.lane, work.priority) != (other.tenant, other.lane, other.priority):
+            return None
+        alike = work.prefill >= other.prefill and work.need >= other.need and work.due <= other.due + ALIKE_S
         return why if alike else None
 
-    def _leaves_room(self, work: Work, after: dict[int, _Sim], now: float) -> bool:
-        """Whether one more request like this one would still fit behind it: a greedy tenant may use what is free, not the last place."""
-        twin = Work(-1, work.prefill, work.need, work.limit, work.due)
-        both = self._predict([*(sim.work for sim in after.values()), twin], now)
-        return len(after) < self._max_batch and both[-1].met_at <= twin.due
+    def _leaves_room(self, work: Work, after: dict[int, _Sim], now: float, places: int) -> bool:
+        """Whether so many more requests like this one would still fit behind it, without a promise broken; half of the batch is never kept."""
+        if len(after) == 1 and now - self._stepped_at > IDLE_S:
+            return True
+        places = min(places, max(1, self._max_batch // 2))
+        if len(after) + places > self._max_batch:
+            return False
+        twins = [Work(-1 - number, work.prefill, work.need, work.limit, work.due) for number in range(places)]
+        all_of_them = self._predict([*(sim.work for sim in after.values()), *twins], now)
+        promised = [*twins, *(sim.work for sim in after.values() if sim.met_at <= sim.work.due)]
+        return all(all_of_them[one.id].met_at <= one.due for one in promised)
 
     def _first_token_at(self, works: list[Work], work: Work, now: float) -> float:
         """When `work` is likely to speak: for judging predictions, no promise hangs on it."""
@@ -273,3 +293,8 @@ class Scheduler:
             if sim.tokens == sim.work.need:
                 sim.met_at = at + seconds + margin
         return seconds
+
+
+def _cost(work: Work) -> float:
+    """What a request takes from the others, in prompt tokens' worth."""
+    return work.prefill + 4.0 * work.need

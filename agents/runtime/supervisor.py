@@ -163,6 +163,16 @@ class Engine:
         """Offered requests that were admitted and wait for a place."""
         return sum(replica.dispatch.scheduler.waiting for replica in self._replicas)
 
+    @property
+    def price(self) -> float:
+        """How many priorities' work is refused, in parts of one, on the replica that is pressed most: 0 is none, 9 all but the highest."""
+        return max(replica.dispatch.scheduler.shares.price for replica in self._replicas)
+
+    @property
+    def priced_out(self) -> int:
+        """Requests refused since the start because higher priorities needed the room; an offer to several replicas counts at each."""
+        return sum(replica.dispatch.scheduler.shares.priced_out for replica in self._replicas)
+
     def status(self) -> tuple[EngineStatus, ...]:
         """Each replica, in order."""
         return tuple(replica.status() for replica in self._replicas)

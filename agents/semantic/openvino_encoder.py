@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -96,9 +95,8 @@ def find_encoder(wanted: str) -> Path:
 
 
 def _openvino() -> Any:
-    """The library, without the package by which its import tells its makers of itself: a worker calls nobody it was not told to."""
-    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]  # None is how an import is refused; openvino then has a stand-in
-    import openvino  # noqa: PLC0415  # after the line above
+    """The library, which takes a second to import and is needed by few."""
+    import openvino  # noqa: PLC0415  # as said
 
     return openvino
 

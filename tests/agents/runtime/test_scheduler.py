@@ -165,7 +165,35 @@ def test_two_tenants_at_ten_to_one_both_get_a_share() -> None:
         tenant = "quiet" if number % 11 == 0 else "loud"
         asked[tenant] += 1
         given_to[tenant] += machine.submit(number, budget=0.3, prefill=30, tenant=tenant)
-    assert given_to["quiet"] > 0.3 * min(asked["quiet"], given_to["loud"])
+    assert given_to["quiet"] > 0.7 * min(asked["quiet"], given_to["loud"])
+
+
+def test_a_flood_of_a_low_priority_leaves_a_high_one_its_answers() -> None:
+    """Four of five requests of priority 9 are still admitted beside thirty times as many of priority 1, which fill the rest."""
+    machine = _Machine(scheduler())
+    asked, admitted = {1: 0, 9: 0}, {1: 0, 9: 0}
+    for number in range(4000):
+        machine.run_until(machine.now + 0.005)
+        priority = 9 if number % 31 == 0 else 1
+        item = Work(number, 30, 6, 16, machine.now + 0.3, "t", priority=priority)
+        decision = machine.plan.offer(item, machine.now)
+        asked[priority] += 1
+        if isinstance(decision, Admitted):
+            machine.works[number] = item
+            admitted[priority] += 1
+    assert admitted[9] > 0.8 * asked[9]
+    assert admitted[1] > 0.5 * admitted[9]
+
+
+def test_an_engine_that_nobody_uses_is_kept_for_nobody() -> None:
+    """With one place, a tenant that had more than its share gets it again when the other one does not come."""
+    machine = _Machine(scheduler(max_batch=1, waiting=0))
+    for number in range(40):
+        machine.submit(number, budget=0.3, prefill=30, tenant="loud")
+        machine.submit(100 + number, budget=0.3, prefill=30, tenant="quiet")
+        machine.run_until(machine.now + 0.02)
+    machine.run_until(machine.now + 1.0)
+    assert machine.submit(1000, budget=0.3, prefill=30, tenant="loud")
 
 
 def test_shares_are_forgotten() -> None:
