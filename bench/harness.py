@@ -11,6 +11,7 @@ import time
 import tomllib
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,16 +50,21 @@ class WorkerProcess:
                 return int(json.loads(line)["port"])
         return None
 
-    def start(self, *, ready: bool = True) -> None:
+    def start(self, *, ready: bool = True, arguments: Sequence[str] = ()) -> None:
         """Start the process, by default until it is ready."""
         self._log.touch()
         self._seen = self._log.stat().st_size
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "agents.cli", "worker", "-c", str(self._config)], stderr=log, stdout=log, cwd=Path(__file__).parent.parent
+                [sys.executable, "-m", "agents.cli", "worker", "-c", str(self._config), *arguments], stderr=log, stdout=log, cwd=Path(__file__).parent.parent
             )
         if ready:
             self.await_ready()
+
+    def await_end(self, seconds: float) -> int:
+        """Wait until the process ends by itself; its exit code."""
+        assert self._process is not None
+        return self._process.wait(seconds)
 
     def await_ready(self, seconds: float = READY_S, *, ready: bool = True) -> float:
         """Wait until `/readyz` says so; returns the seconds it took."""
