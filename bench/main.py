@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench.machine import read_machine
 from bench.report import render, write_page
-from bench.results import load_report
+from bench.results import join_reports, load_report
 from bench.scenarios import FULL_NAMES, SYSTEMS, build_plan, estimate_s
 from schemas.errors import AnswerbyError
 
@@ -80,11 +80,11 @@ def run(arguments: Sequence[str]) -> int:
 def report(arguments: Sequence[str]) -> int:
     """Print the tables of a result file, or put them into the page with its charts."""
     parser = argparse.ArgumentParser(prog="python -m bench report")
-    parser.add_argument("file", type=Path)
+    parser.add_argument("files", type=Path, nargs="+", metavar="FILE", help="several runs of one machine become one report")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="a page with markers, such as docs/performance.md; charts go into img/ beside it")
     asked = parser.parse_args(arguments)
     try:
-        found = load_report(asked.file)
+        found = join_reports([load_report(file) for file in asked.files])
         if asked.write is None:
             print(render(found), end="")
         else:

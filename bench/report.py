@@ -81,7 +81,7 @@ def write_page(report: Report, page: Path) -> None:
 def _machine(report: Report) -> str:
     machine = report.machine
     libraries = ", ".join(f"{name} {version}" for name, version in machine.libraries.items())
-    settings = ", ".join(f"{name} {value}" for name, value in report.settings.items() if value)
+    settings = ", ".join(f"{name} {value}" for name, value in report.settings.items() if value and value != "None")
     return (
         f"Measured {machine.date[:10]} on {machine.cpu}, {machine.cores} cores, {machine.memory_gib:g} GiB, Linux {machine.kernel}; "
         f"Python {machine.python}, {libraries}. Run: {settings}; {report.took_s / 60:.0f} minutes, load average {machine.load_average:g} at its start."

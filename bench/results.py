@@ -204,6 +204,30 @@ def load_report(path: Path) -> Report:
     return report
 
 
+def join_reports(reports: Sequence[Report]) -> Report:
+    """Several runs as one: all points, the first one's machine, the last forecasts; settings that differ stand side by side.
+
+    Raises:
+        ValueError: they are of different machines.
+    """
+    if len({(report.machine.cpu, report.machine.cores) for report in reports}) > 1:
+        text = "the runs are of different machines: report each by itself"
+        raise ValueError(text)
+    first = reports[0]
+    keys = dict.fromkeys(key for report in reports for key in report.settings)
+    return Report(
+        first.machine,
+        {key: " / ".join(dict.fromkeys(str(report.settings.get(key)) for report in reports)) for key in keys},
+        points=tuple(point for report in reports for point in report.points),
+        ceiling=tuple(point for report in reports for point in report.ceiling),
+        kills=tuple(kill for report in reports for kill in report.kills),
+        survival=tuple(one for report in reports for one in report.survival),
+        forecasts=next((report.forecasts for report in reversed(reports) if report.forecasts is not None), None),
+        notes=tuple(note for report in reports for note in report.notes),
+        took_s=round(sum(report.took_s for report in reports), 1),
+    )
+
+
 def _tokens(received: Received) -> int:
     return int((received.response.get("usage") or {}).get("completion_tokens", 0))
 

@@ -20,6 +20,9 @@ SETTLE_S = 1.6
 BUDGET_MS = 300.0
 """The usual one: what a person in a conversation takes for at once."""
 
+MANY, HALF_S = 8.0, 20.0
+"""Above so many events a second half the time counts as many events, down to so many seconds."""
+
 BURST_EVENTS, BURST_WIDTH_S = 200, 0.1
 BURST_PAUSE_S = 4.0
 
@@ -210,7 +213,7 @@ def _scenario(name: str, lengths: Lengths, seconds: float | None, idle_s: float 
     point_s, usual_ms = seconds or lengths.point_s, budget_ms or BUDGET_MS
     match name:
         case "rates":
-            return [LoadPoint("rates", rate, usual_ms, point_s) for rate in lengths.rates]
+            return [LoadPoint("rates", rate, usual_ms, point_s if rate <= MANY else max(point_s / 2, min(point_s, HALF_S))) for rate in lengths.rates]
         case "budgets":
             return [LoadPoint("budgets", 8, budget, point_s) for budget in lengths.budgets_ms]
         case "choice":

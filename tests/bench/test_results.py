@@ -10,7 +10,7 @@ import pytest
 
 from bench.load import LoadResult, Received, quantile
 from bench.machine import CpuUse, Machine, cpu_use
-from bench.results import CeilingPoint, Load, Point, Report, load_report, save_report, spread, summarise
+from bench.results import CeilingPoint, Load, Point, Report, join_reports, load_report, save_report, spread, summarise
 
 MACHINE = Machine("a processor", 2, 8.0, "6.1", "3.11.9", {"aiokafka": "0.14.0"}, "2026-01-01T00:00:00Z", 0.1)
 CPU = CpuUse(0.5, 0.0)
@@ -100,3 +100,12 @@ def test_another_schema_is_refused(tmp_path: Path) -> None:
     path.write_bytes(msgspec.json.encode(msgspec.structs.replace(Report(MACHINE, {}), schema_version=99)))
     with pytest.raises(ValueError, match="schema version 99"):
         load_report(path)
+
+
+def test_runs_of_one_machine_are_one_report() -> None:
+    """All points in order, and what was set differently side by side."""
+    one = Report(MACHINE, {"seconds": 60, "revision": "a"}, (answered({"a": (100, "model", 16)}),), took_s=1.0)
+    two = Report(MACHINE, {"seconds": 20, "revision": "a"}, (answered({"b": (100, "default", 0)}),), took_s=2.0)
+    both = join_reports([one, two])
+    assert [point.outcomes for point in both.points] == [{"model": 1}, {"default": 1}]
+    assert (both.settings, both.took_s) == ({"seconds": "60 / 20", "revision": "a"}, 3.0)
