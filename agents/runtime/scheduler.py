@@ -29,6 +29,15 @@ IDLE_S = 0.1
 ALIKE_S = 0.005
 """How much later than a refused request another may be due and still be refused with it: less than a step, so nothing has become possible."""
 
+ALIKE_TOKENS = 2
+"""How many prompt tokens fewer, for the same reason."""
+
+ALIKE_KEPT = 64
+"""Different askers whose refusal is remembered until the next step; more are forecast anew."""
+
+_Who = tuple[str, str, int]
+"""Tenant, lane and priority."""
+
 
 @dataclass(slots=True)
 class Work:
@@ -96,7 +105,8 @@ class Scheduler:
         self._step_ends = 0.0
         self._foreseen: dict[int, tuple[int, int]] = {}
         """Prompt tokens left and tokens made, for each request, at the end of the step that runs: nobody can join before."""
-        self._last_refused: tuple[Work, str] | None = None
+        self._refused: dict[_Who | None, tuple[Work, str]] = {}
+        """Who was refused last since anything changed; None for what the engine itself could not do, whoever asks."""
         self._stepped_at = float("-inf")
 
     @property
@@ -121,7 +131,11 @@ class Scheduler:
     def offer(self, work: Work, now: float) -> Admitted | Refused:
         """Admit `work` if it and everybody admitted before it keep their dues."""
         if (known := self._refused_alike(work)) is not None:
-            return self._refuse(work, now, known)
+            by, why = known
+            other = self._refused[by]
+            refused = self._refuse(work, now, why, by=by)
+            self._refused[by] = other  # the first one is what was tried; or each would move the mark a little further
+            return refused
         alone, offered = self._predict([work], now), now
         now = max(now, self._step_ends)
         if alone[work.id].met_at > work.due and not self._may_probe(work, offered):
@@ -131,18 +145,18 @@ class Scheduler:
             return Refused("overload", f"priority {work.priority} has to make room for higher ones")
         full = self.running >= self._max_batch
         if full and self.waiting >= self._waiting_limit:
-            return self._refuse(work, now, "the queue is full")
+            return self._refuse(work, now, "the queue is full", by=None)
         others = list(self._works.values())
         before = self._predict(others, now)
         after = self._predict([*others, work], now)
         if after[work.id].met_at > work.due and others:
-            return self._refuse(work, now, "it would be late behind those before it")
+            return self._refuse(work, now, "it would be late behind those before it", by=None)
         hurt = next((other for other in others if before[other.id].met_at <= other.due < after[other.id].met_at), None)
         if hurt is not None:
-            return self._refuse(work, now, "an admitted request would be late")
+            return self._refuse(work, now, "an admitted request would be late", by=None)
         kept = self.shares.kept(work.tenant, now, lane=work.lane, priority=work.priority)
         if kept and not self._leaves_room(work, after, now, kept):
-            return self._refuse(work, now, "what is free is kept for others", raises_price=False)
+            return self._refuse(work, now, "what is free is kept for others", by=_who(work), raises_price=False)
         work.offered = offered
         work.first_at = self._first_token_at([*others, work], work, now)
         work.on_engine = not full
@@ -168,7 +182,7 @@ class Scheduler:
     def stepped(self, batch: int, prefill_tokens: int, seconds: float, now: float) -> float | None:
         """The engine ended a step: learn from it, and foresee when the next one, which nobody can join, ends; returns the relative error."""
         error = self.cost.learn(batch, prefill_tokens, seconds)
-        self._last_refused = None
+        self._refused.clear()
         self._stepped_at = now
         self._foreseen = {}
         sims = self._start(self._on_engine())
@@ -184,12 +198,12 @@ class Scheduler:
 
     def end(self, request_id: int) -> Work | None:
         """A request has ended, or nobody waits for it any more."""
-        self._last_refused = None
+        self._refused.clear()
         return self._works.pop(request_id, None)
 
     def clear(self) -> None:
         """The engine is gone, and all its work with it."""
-        self._last_refused = None
+        self._refused.clear()
         self._foreseen.clear()
         self._works.clear()
 
@@ -204,21 +218,21 @@ class Scheduler:
     def _on_engine(self) -> list[Work]:
         return [work for work in self._works.values() if work.on_engine]
 
-    def _refuse(self, work: Work, now: float, why: str, *, raises_price: bool = True) -> Refused:
+    def _refuse(self, work: Work, now: float, why: str, *, by: _Who | None, raises_price: bool = True) -> Refused:
         others = [other.priority for other in self._works.values()] if raises_price else ()
         self.shares.press(work.tenant, now, cost=_cost(work), lane=work.lane, priority=work.priority, weight=work.weight, others=others)
-        self._last_refused = work, why
+        if len(self._refused) >= ALIKE_KEPT:
+            self._refused.clear()
+        self._refused[by] = work, why
         return Refused("overload", why)
 
-    def _refused_alike(self, work: Work) -> str | None:
-        """Why one that asked for no more was refused since anything changed: a burst is refused in microseconds, not in forecasts."""
-        if self._last_refused is None:
-            return None
-        other, why = self._last_refused
-        if (work.tenant, work.lane, work.priority) != (other.tenant, other.lane, other.priority):
-            return None
-        alike = work.prefill >= other.prefill and work.need >= other.need and work.due <= other.due + ALIKE_S
-        return why if alike else None
+    def _refused_alike(self, work: Work) -> tuple[_Who | None, str] | None:
+        """Why one that asked for no less was refused since anything changed: a burst is refused in microseconds, not in forecasts."""
+        for by in (None, _who(work)):
+            other, why = self._refused.get(by, (None, ""))
+            if other is not None and work.prefill + ALIKE_TOKENS >= other.prefill and work.need >= other.need and work.due <= other.due + ALIKE_S:
+                return by, why
+        return None
 
     def _leaves_room(self, work: Work, after: dict[int, _Sim], now: float, places: int) -> bool:
         """Whether so many more requests like this one would still fit behind it, without a promise broken; half of the batch is never kept."""
@@ -293,6 +307,10 @@ class Scheduler:
             if sim.tokens == sim.work.need:
                 sim.met_at = at + seconds + margin
         return seconds
+
+
+def _who(work: Work) -> _Who:
+    return work.tenant, work.lane, work.priority
 
 
 def _cost(work: Work) -> float:

@@ -236,3 +236,23 @@ def test_reading_and_speaking_are_the_same_work() -> None:
     assert cost.step_s(0, 64) == pytest.approx(0.074)
     assert cost.step_s(4, 36) == pytest.approx(cost.step_s(0, 40))
     assert cost.step_s(2, 30) < cost.step_s(2) + cost.step_s(0, 30)
+
+
+def test_a_burst_of_many_tenants_is_refused_without_a_forecast_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the engine cannot do for one it cannot do for another either, until something changes."""
+    plan = scheduler(waiting=0)
+    forecasts = 0
+    predict = plan._predict
+
+    def counted(*arguments: object) -> object:
+        nonlocal forecasts
+        forecasts += 1
+        return predict(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(plan, "_predict", counted)
+    results = [plan.offer(work(number, due=0.3 + number * 1e-5, prefill=40 + number % 2, tenant=f"t{number % 7}"), 0.0) for number in range(200)]
+    assert sum(isinstance(result, Refused) for result in results) > 150
+    assert forecasts < 100
+    for number in range(200):
+        plan.end(number)
+    assert isinstance(plan.offer(work(1000, due=0.4), 0.0), Admitted)
