@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
@@ -30,6 +30,8 @@ _LEADERS_S = 30.0
 
 _EXISTS, _UNKNOWN, _BAD_REPLICATION = 36, 3, 38
 """Kafka's error codes: TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICATION_FACTOR."""
+
+Found = TypeVar("Found")
 
 Waiting = Callable[[float, str], None]
 """Told about once a second how long (seconds) we have waited, and for which address."""
@@ -72,7 +74,30 @@ async def check_topics(settings: Settings, wait_s: float = WAIT_S, waiting: Wait
     return await _with_admin(settings, wait_s, waiting, work)
 
 
-async def _with_admin(settings: Settings, wait_s: float, waiting: Waiting | None, work: Callable[[AIOKafkaAdminClient], Awaitable[TopicReport]]) -> TopicReport:
+async def read_retention(settings: Settings, names: Sequence[str], wait_s: float = WAIT_S) -> dict[str, int | None]:
+    """For each topic that is there, after how many ms its cluster has deleted a record written now: None for never, or when we may not ask.
+
+    Kafka deletes closed segments whose newest record is too old, so a record may stay for `segment.ms` and `retention.ms` together.
+
+    Raises:
+        SetupError: no broker after `wait_s` seconds.
+    """
+
+    async def work(admin: AIOKafkaAdminClient) -> dict[str, int | None]:
+        described = await admin.describe_topics(list(names))
+        there = [topic["topic"] for topic in described if topic["error_code"] != _UNKNOWN]
+        configs = await _read_configs(admin, there, ("retention.ms", "segment.ms"))
+        kept: dict[str, int | None] = {}
+        for name in there:
+            config = configs.get(name, {})
+            retention = int(config.get("retention.ms", -1))
+            kept[name] = None if retention < 0 else retention + int(config.get("segment.ms", 0))
+        return kept
+
+    return await _with_admin(settings, wait_s, None, work)
+
+
+async def _with_admin(settings: Settings, wait_s: float, waiting: Waiting | None, work: Callable[[AIOKafkaAdminClient], Awaitable[Found]]) -> Found:
     admin = await _connect(settings, wait_s, waiting)
     try:
         async with asyncio.timeout(_LEADERS_S + WAIT_S):
@@ -135,11 +160,13 @@ async def _find_topics(admin: AIOKafkaAdminClient, wanted: tuple[TopicSpec, ...]
     return {name: FoundTopic(count, configs.get(name)) for name, count in counts.items()}
 
 
-async def _read_configs(admin: AIOKafkaAdminClient, names: list[str]) -> dict[str, dict[str, str]]:
+async def _read_configs(
+    admin: AIOKafkaAdminClient, names: list[str], wanted: Sequence[str] = ("cleanup.policy", "max.message.bytes")
+) -> dict[str, dict[str, str]]:
     """What each topic's configuration says; a topic whose configuration we may not read is left out."""
     if not names:
         return {}
-    keys = dict.fromkeys(("cleanup.policy", "max.message.bytes"))
+    keys = dict.fromkeys(wanted)
     configs = {}
     for response in await admin.describe_configs([ConfigResource(ConfigResourceType.TOPIC, name, keys) for name in names]):
         for code, _message, _kind, name, entries in response.resources:

@@ -86,6 +86,20 @@ class RedisStore:
         """SET with PX, and NX unless it replaces."""
         await self._ask(self._client.set(_name(key), value, px=max(1, round(ttl_s * 1000)), nx=not replace))
 
+    async def clear(self) -> int:
+        """Delete every answer, of all workers, a thousand keys at a time; how many there were.
+
+        Raises:
+            SharedStoreError: it did not answer; some may be left.
+        """
+        count, place = 0, 0
+        while True:
+            place, names = await self._ask(self._client.scan(place, match=KEY_PREFIX + b"*", count=1000))
+            if names:
+                count += int(await self._ask(self._client.delete(*names)))
+            if place == 0:
+                return count
+
     async def close(self) -> None:
         """Close the connections; one that is broken is let go of."""
         try:

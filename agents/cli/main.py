@@ -29,6 +29,7 @@ COMMANDS = {
     "models": ("agents.cli.models:app", "Pull, inspect, measure and compare models."),
     "config": ("agents.cli.config:app", "Write, check and show the settings."),
     "rules": ("agents.cli.rules:app", "Check rules, and run their examples."),
+    "sessions": ("agents.cli.sessions:app", "Show, export and forget what is remembered."),
     "cache": ("agents.cli.cache:app", "Find the semantic cache's threshold on pairs of questions."),
 }
 """Every command by the path of what runs it, so that its imports wait until it is called; the order is that of a first acquaintance."""
@@ -38,6 +39,7 @@ GROUP_EXAMPLES = {
     "models": "answerby models pull smollm2-135m",
     "config": "answerby config init answerby.toml",
     "rules": "answerby rules check rules.toml",
+    "sessions": "answerby sessions show session-17",
     "cache": "answerby cache tune examples/semantic_pairs.jsonl",
 }
 
