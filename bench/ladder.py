@@ -33,13 +33,13 @@ WARM_EVENTS = 20
 def config(bootstrap: str, more: str) -> str:
     """A worker without history, so that a question depends on nothing but itself."""
     return (
-        f'[kafka]\nbootstrap = "{bootstrap}"\n[worker]\nmetrics_port = 0\nlog_level = "warning"\n[session]\nturns = 0\ninstructions = "{INSTRUCTIONS}"\n{more}'
+        f'[kafka]\nbootstrap = "{bootstrap}"\n[worker]\nmetrics_port = 0\n[session]\nturns = 0\ninstructions = "{INSTRUCTIONS}"\n{more}'
     )
 
 
 async def measure_cache(bootstrap: str, folder: Path) -> None:
     """One question over and over, from many sessions."""
-    settings = config(bootstrap, '[cache]\nttl_s = 3600\n[[models]]\nengine = "scripted"\ntoken_ms = 20\n')
+    settings = config(bootstrap, '[cache]\nttl_s = 3600\n[[models]]\nengine = "scripted"\ntoken_ms = 20\nmax_tokens = 8\n')
     with WorkerProcess(folder, settings) as worker:
         await asyncio.to_thread(worker.start)
         async with LoadClient(bootstrap) as client:
