@@ -100,6 +100,11 @@ class Ledger:
                 break
         return found
 
+    @property
+    def letting_go(self) -> bool:
+        """Whether counts of partitions that went are still to be freed."""
+        return bool(self._gone)
+
     def keep_only(self, partitions: Iterable[int]) -> None:
         """Forget all other partitions: they are another worker's now."""
         kept = set(partitions)

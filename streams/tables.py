@@ -132,7 +132,7 @@ class TableSet:
                 return last
             last = key
             if key not in (store.offset_key, after):
-                told_ms = when(value) if table == "answers" and is_session_key(key) else 0
+                told_ms = min(when(value), now_ms) if table == "answers" and is_session_key(key) else 0
                 at_ms = told_ms or self.ledger.used_at(partition, key) or now_ms
                 self.ledger.note(table, partition, key, len(value), at_ms)
         return None
@@ -152,7 +152,8 @@ class TableSet:
             message = event.message
             if message.key is not None:
                 size = None if message.value is None else len(message.value)
-                self.ledger.note(table, message.partition, message.key, size, round((message.timestamp or 0.0) * 1000))
+                now = time.time()  # a worker whose clock was ahead must not keep its sessions for as long as that
+                self.ledger.note(table, message.partition, message.key, size, round(min(message.timestamp or now, now) * 1000))
 
         return count
 
