@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import msgspec
@@ -12,6 +12,7 @@ import structlog
 
 from agents.rung_cost import RungCost
 from schemas.events import InteractionEvent
+from schemas.facts import Facts
 from schemas.inference import Constraint, Message
 from schemas.responses import UNDEGRADED, AnswerFinish, ModelRef, Outcome, Reason, Rung, Usage
 from schemas.session import SessionState
@@ -44,6 +45,12 @@ class Question(msgspec.Struct, frozen=True):
     """The same for all events of a session: the replica whose cache may hold its past."""
     scenario: Scenario = Scenario()
     """What the settings say of the event's scenario; all defaults when they do not name it."""
+    facts: Facts = Facts()
+    """What is known of the person, this event's own words among it."""
+    at_ms: int = -1
+    """When the event happened, Unix ms, not later than its arrival: what `tomorrow` is counted from."""
+    shorter: Callable[[], Iterator[tuple[Message, ...]]] | None = None
+    """Ever shorter prompts, for a model that could not read the whole one in time."""
 
 
 class ModelTimes(msgspec.Struct, frozen=True):
@@ -80,6 +87,13 @@ class Declined(msgspec.Struct, frozen=True):
     times: ModelTimes = ModelTimes()
     wasted: int = 0
     """Tokens made for nothing."""
+
+
+class Contradicted(msgspec.Struct, frozen=True):
+    """An answer that may not go out, and the question with a reminder, for the one other try that a walk has."""
+
+    declined: Declined
+    again: Question
 
 
 class Budget(Protocol):
@@ -123,6 +137,9 @@ class Degraded(Protocol):
         """At once; None when no rule is for this question."""
 
 
+Look = Callable[[Question, Given], Given | Contradicted]
+"""The last look at an answer before it is taken: as it is, mended, or refused. Pure and short."""
+
 OnRung = Callable[[Rung, Reason | None], None]
 """Told of each step of each walk, for the figures."""
 
@@ -130,14 +147,18 @@ OnRung = Callable[[Rung, Reason | None], None]
 class Ladder:
     """Walks its rungs; what it falls back on is in hand before a rung starts that takes longer than the rest."""
 
-    def __init__(self, rungs: tuple[RungProtocol, ...], *, insurance: Degraded | None = None, on_rung: OnRung | None = None) -> None:
+    def __init__(self, rungs: tuple[RungProtocol, ...], *, insurance: Degraded | None = None, on_rung: OnRung | None = None, look: Look | None = None) -> None:
         self._places = tuple(_Place(rung) for rung in rungs)
         self._insurance = insurance
+        self._look = look
         self._on_rung = on_rung
 
     async def walk(self, question: Question, budget: Budget, default_text: str) -> Walk:
-        """The first answer that a rung gives in time; at most one attempt a rung, so that no retry multiplies a time-out."""
-        descent = _Descent(question, budget, default_text)
+        """The first answer that a rung gives in time and that may go out.
+
+        One attempt a rung, and one more in the whole walk, for a model whose answer contradicted what is known: no retry multiplies a time-out.
+        """
+        descent = _Descent(question, budget, default_text, self._look)
         try:
             await self._descend(descent)
         finally:
@@ -207,7 +228,9 @@ class _Place:
 class _Descent:
     """One walk: what was tried, what came of it, and what is given when nothing else is."""
 
-    def __init__(self, question: Question, budget: Budget, default_text: str) -> None:
+    def __init__(self, question: Question, budget: Budget, default_text: str, look: Look | None = None) -> None:
+        self._look = look
+        self._has_asked_again = False
         self.steps: list[tuple[Rung, Reason | None]] = []
         self.insured = False
         self._question = question
@@ -233,8 +256,9 @@ class _Descent:
         except Exception:  # the edge of one rung: its bug must not cost the event its default
             log.exception("the rules for degraded answers failed")
 
-    async def ask(self, place: _Place) -> bool:
-        """Whether the rung at this place has answered."""
+    async def ask(self, place: _Place, again: Question | None = None) -> bool:
+        """Whether the rung at this place has answered; `again` is the question when it is asked for the second time."""
+        question = again or self._question
         rung, cost, at = place.rung, place.cost, time.monotonic()
         if self._budget.stop.done():
             self._decline(rung, Declined("skipped", "no time left", "deadline"), 0.0)
@@ -244,8 +268,9 @@ class _Descent:
             self._is_short = True
             self._decline(rung, Declined("skipped", f"needs {_ms(needed):g} ms, {_ms(max(0.0, left)):g} left", None), 0.0)
             return False
-        self._asked.append(rung)
-        result = await place.answer(self._question, self._budget)
+        if rung not in self._asked:
+            self._asked.append(rung)
+        result = await place.answer(question, self._budget)
         now = time.monotonic()
         spent = now - at
         if cost is not None:
@@ -256,8 +281,31 @@ class _Descent:
         if isinstance(result, Declined):
             self._decline(rung, result, spent)
             return False
-        self._answer(rung.name, result, spent)
+        looked = self._look_at(result)
+        if isinstance(looked, Contradicted):
+            return await self._refuse(place, looked, spent)
+        self._answer(rung.name, looked, spent)
         return True
+
+    def _look_at(self, given: Given) -> Given | Contradicted:
+        if self._look is None:
+            return given
+        try:
+            return self._look(self._question, given)
+        except Exception:  # the edge of the check: its bug must not cost the event an answer that is most likely right
+            log.exception("an answer could not be checked")
+            return given
+
+    async def _refuse(self, place: _Place, refused: Contradicted, spent: float) -> bool:
+        """An answer that may not go out; a model may try once more, and whether there is time for it its scheduler knows."""
+        rung, declined = place.rung, refused.declined
+        self._decline(rung, declined, spent)
+        if declined.wasted:
+            self._wasted.append((rung.label, declined.wasted))
+        if place.cost is not None or self._has_asked_again or self._budget.stop.done():
+            return False
+        self._has_asked_again = True
+        return await self.ask(place, refused.again)
 
     def fall_back(self) -> None:
         """No rung has answered: a degraded rule, else the default."""

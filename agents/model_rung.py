@@ -15,7 +15,7 @@ from agents.ladder import Budget, Declined, Given, ModelTimes, Question
 from agents.runtime.ask import Ask, EngineFailed, Finished, GivenUp
 from agents.runtime.dispatch import Wanted
 from agents.runtime.scheduler import Refused
-from schemas.inference import Generate
+from schemas.inference import Generate, Message
 from schemas.responses import AnswerFinish, ModelRef, Outcome, Usage
 from schemas.settings_ladder import Breaker as BreakerSettings
 from schemas.settings_ladder import Scenario
@@ -133,11 +133,29 @@ class ModelRung:
         left = budget.stop_at - time.monotonic()
         return any(rung.could_answer(question, left) for rung in self._relief)
 
+    def _fitting(self, question: Question, budget: Budget) -> tuple[Message, ...]:
+        """The longest prompt that leaves time for the tokens without which an answer is of no use; the shortest when none does.
+
+        While no place is free nothing can be foreseen, and whether to wait is the scheduler's to say: then it is the whole prompt.
+        """
+        messages = question.messages
+        if question.shorter is None:
+            return messages
+        need, left = self._need(question), budget.stop_at - PIPE_S - time.monotonic()
+        forecast = self._engine.forecast_s(messages, need)
+        if forecast == float("inf"):
+            return messages
+        shorter = question.shorter()
+        while forecast > left and (next_one := next(shorter, None)) is not None:
+            messages = next_one
+            forecast = self._engine.forecast_s(messages, need)
+        return messages
+
     def _request(self, question: Question, budget: Budget) -> Generate:
         most = self._engine.model.max_tokens
         return Generate(
             id=0,
-            messages=question.messages,
+            messages=self._fitting(question, budget),
             max_tokens=min(question.max_tokens or most, most),
             due=budget.stop_at - PIPE_S,
             temperature=question.temperature,

@@ -7,7 +7,11 @@ from typing import Any
 
 import msgspec
 
+from agents.answer_check import AnswerCheck
+from agents.facts import SlotSet, load_slots
+from agents.facts.finder import encode
 from agents.ladder import Degraded, Ladder, OnRung, RungProtocol
+from agents.rules.patterns import Pattern, PatternProblem, compile_pattern
 from agents.templates import Template, TemplateProblem, parse_template, render
 from schemas.errors import ConfigError
 from schemas.settings import Session, Settings
@@ -57,6 +61,10 @@ class DefaultTexts:
         return tuple(dict.fromkeys((best, *same, *english)))
 
 
+DECISION_CHARS = 2000
+"""Of a message, how many characters are searched for a decision, as for facts: the time stays short."""
+
+
 class Plan(msgspec.Struct, frozen=True):
     """How events of one scenario are answered."""
 
@@ -65,14 +73,22 @@ class Plan(msgspec.Struct, frozen=True):
     """The session settings with the scenario's own instructions."""
     ladder: Ladder
     defaults: DefaultTexts
+    decisions: tuple[Pattern, ...] = ()
+    """A message that one of these is found in is a decision."""
+
+    def is_decision(self, text: str) -> bool:
+        """Whether a message asks for something that needs a confirm."""
+        return bool(self.decisions) and any(pattern.search(encode(text[:DECISION_CHARS])) is not None for pattern in self.decisions)
 
 
 class Scenarios:
     """The plan for each named scenario, and one for all others: events may carry any name, and nothing is kept of it."""
 
-    def __init__(self, base: Plan, named: Mapping[str, Plan]) -> None:
+    def __init__(self, base: Plan, named: Mapping[str, Plan], slots: SlotSet) -> None:
         self._base = base
         self._named = dict(named)
+        self.slots = slots
+        """What is looked for in a person's words, in every scenario."""
 
     def of(self, name: str) -> Plan:
         """The plan of a scenario."""
@@ -83,15 +99,19 @@ def plan_scenarios(settings: Settings, rungs_of: RungsOf, *, insurance: Degraded
     """Every scenario's plan.
 
     Raises:
-        ConfigError: a default text is no template, or a rung stands where it is never reached.
+        ConfigError: a default text is no template, a pattern cannot work, or a rung stands where it is never reached.
     """
+    slots = load_slots(settings.facts)
+    look = AnswerCheck(slots).look
     ladders: dict[tuple[str, ...], Ladder] = {}
 
     def ladder(names: tuple[str, ...]) -> Ladder:
         """One for all scenarios with the same rungs: what a rung costs is learned once."""
         if names not in ladders:
             known = rungs_of(names)
-            ladders[names] = Ladder(tuple(known[name] for name in names if name in known), insurance=insurance if "rules" in names else None, on_rung=on_rung)
+            ladders[names] = Ladder(
+                tuple(known[name] for name in names if name in known), insurance=insurance if "rules" in names else None, on_rung=on_rung, look=look
+            )
         return ladders[names]
 
     def plan(key: str, scenario: Scenario) -> Plan:
@@ -104,10 +124,21 @@ def plan_scenarios(settings: Settings, rungs_of: RungsOf, *, insurance: Degraded
         if scenario.instructions is not None:
             session = msgspec.structs.replace(session, instructions=scenario.instructions)
         reached = _reached("ladder.rungs" if own_rungs is None else f"{key}.rungs", names)
-        return Plan(scenario, session, ladder(tuple(name for name in reached if _is_on(name, scenario, settings))), DefaultTexts(texts))
+        patterns = _decision_patterns(f"{key.removesuffix('.ladder')}.decision_patterns", scenario)
+        return Plan(scenario, session, ladder(tuple(name for name in reached if _is_on(name, scenario, settings))), DefaultTexts(texts), patterns)
 
     named = {name: plan(f"scenarios.{name}.ladder", scenario) for name, scenario in settings.scenarios.items()}
-    return Scenarios(plan("ladder", Scenario()), named)
+    return Scenarios(plan("ladder", Scenario()), named, slots)
+
+
+def _decision_patterns(key: str, scenario: Scenario) -> tuple[Pattern, ...]:
+    patterns = []
+    for index, source in enumerate(scenario.decision_patterns):
+        pattern = compile_pattern(source)
+        if isinstance(pattern, PatternProblem):
+            raise ConfigError(f"{key}[{index}]", pattern.wrong, pattern.right)
+        patterns.append(pattern)
+    return tuple(patterns)
 
 
 def _reached(key: str, names: tuple[str, ...]) -> tuple[str, ...]:

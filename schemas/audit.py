@@ -8,7 +8,9 @@ import msgspec
 
 from schemas.events import SCHEMA_VERSION
 
-AuditAction = Literal["refused", "cancelled", "session_ended", "session_reset", "confirm_requested", "confirmed", "declined", "state_changed", "feedback"]
+AuditAction = Literal[
+    "refused", "cancelled", "session_ended", "session_reset", "confirm_requested", "confirmed", "declined", "confirm_ignored", "state_changed", "feedback"
+]
 
 
 class AuditRecord(msgspec.Struct, frozen=True):

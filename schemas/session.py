@@ -9,7 +9,7 @@ import msgspec
 STORED_VERSION = 1
 
 
-class Turn(msgspec.Struct, frozen=True):
+class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One event and what was answered; `reply` is empty when the answer was not the model's own."""
 
     event_id: str
@@ -17,22 +17,30 @@ class Turn(msgspec.Struct, frozen=True):
     user: str
     reply: str
     outcome: str
+    unknown: dict[str, Any] = {}
+    """Fields that this release does not know, kept as they were."""
 
 
-class Pending(msgspec.Struct, frozen=True):
+class Pending(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A decision that waits for its confirm until `expires_at_ms`."""
 
     event_id: str
     text: str
     expires_at_ms: int
+    unknown: dict[str, Any] = {}
 
 
-class Decision(msgspec.Struct, frozen=True):
+class Decision(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A decision that the person confirmed."""
 
     event_id: str
     text: str
     confirmed_at_ms: int
+    unknown: dict[str, Any] = {}
+
+
+Ending = Literal["confirmed", "declined", "expired"]
+"""What became of a decision that waited."""
 
 
 class SessionState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,6 +55,20 @@ class SessionState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     disputed: dict[str, str] = {}
     """Event ids of turns whose answer a person called `wrong` or `unsafe`: later prompts leave them out. Beside the turns and not in them, since
     a release that does not know this field keeps it here, and would lose it there."""
+    facts: dict[str, Any] = {}
+    """What the person stated of themselves, as `schemas.facts.dump_facts` writes it."""
+    waiting_facts: dict[str, dict[str, Any]] = {}
+    """By event id of a pending decision: facts that hold once it is confirmed."""
+    settled: dict[str, Ending] = {}
+    """What became of the last decisions, so that a confirm which comes again or too late is answered clearly."""
+    clock_ms: int = 0
+    """The session's own time, Unix ms: the newest event's, none of them counted as later than its arrival; 0 before the first."""
+    context: int = 0
+    """How many contexts were ended before this one, by `reset` or by idleness."""
+    state_version: int = 0
+    """How often `state` has changed."""
+    state_stamps: dict[str, tuple[int, int]] = {}
+    """By top-level key of `state`, removed ones among them: time and offset of the event that wrote it last."""
     unknown: dict[str, Any] = {}
     """Fields that this release does not know, kept as they were."""
     v: int = STORED_VERSION
@@ -91,6 +113,10 @@ def dump_stored(value: SessionState | KeptAnswer | KeptIndex) -> bytes:
     """MessagePack of a stored value, its unknown fields back at the top level."""
     fields = msgspec.structs.asdict(value)
     unknown = fields.pop("unknown")
+    if isinstance(value, SessionState):
+        for name in _PARTS:
+            if any(part.unknown for part in fields[name]):
+                fields[name] = [_flat(part) for part in fields[name]]
     return msgspec.msgpack.encode({**unknown, **fields})
 
 
@@ -107,7 +133,30 @@ def load_stored(raw: bytes, kind: type[Stored]) -> Stored:
     fields: dict[str, Any] = msgspec.msgpack.decode(raw, type=dict[str, Any])
     known = set(kind.__struct_fields__) - {"unknown"}
     unknown = {key: value for key, value in fields.items() if key not in known}
-    return msgspec.convert({**{key: value for key, value in fields.items() if key in known}, "unknown": unknown}, kind)
+    found = {key: value for key, value in fields.items() if key in known}
+    if kind is SessionState:
+        for name, part in _PARTS.items():
+            if isinstance(parts := found.get(name), list):
+                found[name] = [_gathered(raw_part, part) for raw_part in parts]
+    return msgspec.convert({**found, "unknown": unknown}, kind)
+
+
+_PARTS: dict[str, type[Turn | Pending | Decision]] = {"turns": Turn, "pending": Pending, "decisions": Decision}
+"""Fields of a session that hold structs: what a newer release has added to one of these must survive as well."""
+
+
+def _flat(part: Turn | Pending | Decision) -> dict[str, Any]:
+    fields = msgspec.structs.asdict(part)
+    return {**fields.pop("unknown"), **fields}
+
+
+def _gathered(raw: Any, kind: type[Turn | Pending | Decision]) -> Any:
+    """A part's fields with those of a newer release put aside; what is no map is left for the check to refuse."""
+    if not isinstance(raw, dict):
+        return raw
+    known = set(kind.__struct_fields__) - {"unknown"}
+    unknown = {key: value for key, value in raw.items() if key not in known}
+    return {**{key: value for key, value in raw.items() if key in known}, "unknown": unknown}
 
 
 TableName = Literal["sessions", "answers"]

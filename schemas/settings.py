@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from schemas.errors import ConfigError
+from schemas.settings_facts import Facts
 from schemas.settings_ladder import BUILT_IN_RUNGS, OWN_TOPICS, Breaker, Cache, Feedback, Ladder, Name, Rules, Scenario, Section, SemanticCache
 from schemas.settings_memory import Memory
 from schemas.settings_tree import explain_rejection, settings_type
@@ -146,12 +147,20 @@ class Session(Section, frozen=True, forbid_unknown_fields=True):
         ),
     ] = 4
     turn_chars: Annotated[int, Meta(ge=16, le=1_000_000, description="of each kept text; longer ones are kept by their end")] = 2000
-    prompt_chars: Annotated[int, Meta(ge=64, description="of the whole prompt; older turns are left out first, then the start of the newest text")] = 8000
+    prompt_chars: Annotated[
+        int, Meta(ge=64, description="of the whole prompt; older turns are left out first, then facts, then the start of the newest text")
+    ] = 8000
+    prompt_tokens: Annotated[int, Meta(ge=32, description="the same in tokens, counted on the safe side without the model's tokenizer; whichever is less")] = (
+        2048
+    )
     answers_kept: Annotated[int, Meta(ge=1, le=10_000, description="last answers a session keeps, so that a repeated event gets the same bytes")] = 32
     confirm_text: Annotated[dict[str, str], Meta(description="put before a decision that waits for its confirm, by locale; `en` serves the rest")] = (
         msgspec.field(default_factory=lambda: {"en": "Please confirm: ", "zh": "请确认："})
     )
     confirm_ms: Annotated[int, Meta(ge=1000, description="how long a decision waits for its confirm")] = 600_000
+    idle_s: Annotated[
+        float, Meta(ge=0, le=31_536_000, description="a session without an event for so long, by the events' times, begins a new context; 0: never")
+    ] = 86_400.0
 
 
 class Limits(Section, frozen=True, forbid_unknown_fields=True):
@@ -196,6 +205,7 @@ class Settings(Section, frozen=True, forbid_unknown_fields=True):
     scenarios: Annotated[dict[Name, Scenario], Meta(description="by the name that events carry")] = msgspec.field(default_factory=dict)
     feedback: Feedback = Feedback()
     session: Session = Session()
+    facts: Facts = Facts()
     memory: Memory = Memory()
     limits: Limits = Limits()
     policy: Policy = Policy()

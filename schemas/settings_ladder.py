@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -67,7 +67,9 @@ class SemanticCache(Section, frozen=True, forbid_unknown_fields=True):
         int, Meta(ge=1, le=10_000, description="questions kept for each tenant and scenario, the oldest goes first; a search takes 0.2 ms a thousand")
     ] = 2_000
     indexes: Annotated[int, Meta(ge=1, le=100_000, description="tenants and scenarios with an index of their own; the one used longest ago goes first")] = 200
-    max_bytes: Annotated[int, Meta(ge=65536, description="of all kept questions and answers together; the index used longest ago goes first")] = 64 * 1024 * 1024
+    max_bytes: Annotated[int, Meta(ge=65536, description="of all kept questions and answers together; the index used longest ago goes first")] = (
+        64 * 1024 * 1024
+    )
     wait_ms: Annotated[float, Meta(gt=0, le=1000, description="the longest wait for the encoder: after it the answer is looked for elsewhere")] = 40.0
 
 
@@ -79,6 +81,10 @@ class Breaker(Section, frozen=True, forbid_unknown_fields=True):
     window: Annotated[int, Meta(ge=4, le=1000, description="recent admitted answers that the share is taken of")] = 20
     cooldown_ms: Annotated[int, Meta(ge=10, le=600_000, description="how long it stays open before one event tries again; doubles with each vain try")] = 1000
     max_cooldown_ms: Annotated[int, Meta(ge=10, le=3_600_000, description="the longest pause between two tries")] = 15_000
+
+
+StateType = Literal["string", "number", "integer", "boolean", "array", "object"]
+"""JSON's own types; the value may be null only by being absent."""
 
 
 class ScenarioLadder(Section, frozen=True, forbid_unknown_fields=True):
@@ -104,6 +110,14 @@ class ScenarioSemanticCache(Section, frozen=True, forbid_unknown_fields=True):
     threshold: Annotated[Annotated[float, Meta(gt=0, le=1)] | None, Meta(description="least similarity of a hit (see `cache tune`); unset: off")] = None
 
 
+class StateSchema(Section, frozen=True, forbid_unknown_fields=True):
+    """What the session's `state` must be like in a scenario; an event that would make it otherwise is a dead letter."""
+
+    required: Annotated[tuple[str, ...], Meta(description="top-level keys that must be there once anything is")] = ()
+    types: Annotated[dict[str, StateType], Meta(description="type of a top-level key's value, as JSON Schema calls it")] = msgspec.field(default_factory=dict)
+    closed: Annotated[bool, Meta(description="true: no other keys than those of `types` and `required`")] = False
+
+
 class Scenario(Section, frozen=True, forbid_unknown_fields=True):
     """One `[scenarios.NAME]`: an allowed use, and what it changes."""
 
@@ -116,6 +130,15 @@ class Scenario(Section, frozen=True, forbid_unknown_fields=True):
     ] = ()
     priority: Annotated[int, Meta(ge=0, le=9, description="who gets the model when there is not enough for all: higher ones first")] = 5
     weight: Annotated[float, Meta(gt=0, le=1000, description="share of the model between scenarios of one priority")] = 1.0
+
+    state_schema: StateSchema = StateSchema()
+    decision_patterns: Annotated[
+        tuple[Annotated[str, Meta(min_length=1, max_length=2000)], ...],
+        Meta(max_length=100, description="RE2 patterns: a message that one is found in is a decision, and asks for a confirm"),
+    ] = ()
+    decision_field: Annotated[
+        str, Meta(max_length=128, description="field of a `json_schema` answer: set to anything but null, false or empty, the answer is a decision")
+    ] = ""
 
 
 OWN_TOPICS = frozenset({"interactions", "responses", "responses.chunks", "tasks", "tasks.status", "control", "dead-letters", "audit"})

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import msgspec
 
 from schemas.events import InteractionEvent
-from schemas.session import Decision, KeptEntry, KeptIndex, Pending, SessionState, Turn, dump_stored
+from schemas.session import Decision, Ending, KeptEntry, KeptIndex, Pending, SessionState, Turn, dump_stored
 from schemas.settings import Limits, Session
 
 MAX_PENDING = 8
@@ -15,6 +16,20 @@ MAX_PENDING = 8
 
 MAX_DECISIONS = 32
 """Confirmed decisions kept in a session: they are read at every turn."""
+
+
+MAX_SETTLED = 64
+"""Decisions whose end is remembered: a confirm that comes again after more of them is answered as unknown. 8 KiB of the longest ids."""
+
+MAX_GONE = 64
+"""Removed keys of `state` whose stamps are kept: of more, one removed long ago could be brought back by an event that was late since before."""
+
+Stamp = tuple[int, int]
+"""When and where a value was written: event time in Unix ms, offset."""
+
+OLDEST: Stamp = (-1, -1)
+NEWEST: Stamp = (2**62, 2**62)
+"""For whoever has no time: always the last writer."""
 
 
 def remember_turn(state: SessionState, turn: Turn, settings: Session) -> SessionState:
@@ -46,39 +61,109 @@ def undisputed(state: SessionState) -> SessionState:
     return msgspec.structs.replace(state, turns=tuple(turn for turn in state.turns if turn.event_id not in state.disputed))
 
 
-def merge_state(state: SessionState, patch: dict[str, Any], limits: Limits) -> SessionState | None:
-    """The session with an event's `state` merged in (RFC 7396: null removes); None when it would outgrow `limits.state_bytes`."""
-    if not patch:
+def merge_state(state: SessionState, patch: dict[str, Any], limits: Limits, stamp: Stamp = NEWEST, *, replaces: bool = False) -> SessionState | None:
+    """The session with an event's `state` merged in (RFC 7396: null removes); None when it would outgrow `limits.state_bytes`.
+
+    Of one top-level key the write with the greater (time, offset) wins, in whatever order they come. With `replaces` keys that the patch does not
+    name go, unless a later event wrote them.
+    """
+    if replaces:
+        patch = {**dict.fromkeys(state.state), **patch}
+    stamps = state.state_stamps
+    newer = {key: value for key, value in patch.items() if tuple(stamps.get(key, OLDEST)) <= stamp}
+    if not newer:
         return state
-    merged = _merge_patch(state.state, patch)
+    base = {key: value for key, value in state.state.items() if key not in newer} if replaces else state.state
+    merged = _merge_patch(base, newer)
     if len(msgspec.msgpack.encode(merged)) > limits.state_bytes:
         return None
-    return msgspec.structs.replace(state, state=merged)
+    stamps = _bounded_stamps({**stamps, **dict.fromkeys(newer, stamp)}, merged)
+    version = state.state_version + (merged != state.state)
+    return msgspec.structs.replace(state, state=merged, state_stamps=stamps, state_version=version)
+
+
+def stale_keys(state: SessionState, patch: dict[str, Any], stamp: Stamp) -> tuple[str, ...]:
+    """Keys of a patch that a later event has written already."""
+    return tuple(key for key in patch if tuple(state.state_stamps.get(key, OLDEST)) > stamp)
+
+
+def _bounded_stamps(stamps: dict[str, Stamp], present: dict[str, Any]) -> dict[str, Stamp]:
+    """Without the oldest of keys that are gone, beyond `MAX_GONE` of them: a late event could then bring one back."""
+    gone = [key for key in stamps if key not in present]
+    if len(gone) <= MAX_GONE:
+        return stamps
+    dropped = set(sorted(gone, key=lambda key: tuple(stamps[key]))[: len(gone) - MAX_GONE])
+    return {key: stamp for key, stamp in stamps.items() if key not in dropped}
+
+
+def see_event(state: SessionState, at_ms: int, settings: Session) -> tuple[SessionState, bool]:
+    """The session at the time of its next event, and whether it had been idle for so long that a new context begins.
+
+    `at_ms` is the event's time, not later than its arrival: a stamp in 2099 ages nobody, and a log that is replayed ends contexts where they ended.
+    A new context begins without turns and waiting decisions; state, facts and confirmed decisions are of the person's affair, and stay.
+    """
+    is_new = bool(state.clock_ms and settings.idle_s and at_ms - state.clock_ms > settings.idle_s * 1000 and (state.turns or state.pending))
+    clock_ms = max(state.clock_ms, at_ms)
+    if not is_new:
+        return msgspec.structs.replace(state, clock_ms=clock_ms), False
+    settled = _settle(state.settled, {item.event_id: "expired" for item in state.pending})
+    fresh = msgspec.structs.replace(state, turns=(), pending=(), waiting_facts={}, disputed={}, settled=settled, context=state.context + 1, clock_ms=clock_ms)
+    return fresh, True
 
 
 def reset(state: SessionState) -> SessionState:
-    """A new context: nothing of the old one is told to the model again; the count of turns goes on."""
-    return SessionState(turn_count=state.turn_count, unknown=state.unknown)
+    """A new context: nothing of the old one is told to the model again; counts and the session's clock go on."""
+    settled = _settle(state.settled, {item.event_id: "expired" for item in state.pending})
+    return SessionState(
+        turn_count=state.turn_count,
+        context=state.context + 1,
+        clock_ms=state.clock_ms,
+        state_version=state.state_version + bool(state.state),
+        settled=settled,
+        unknown=state.unknown,
+    )
 
 
-def ask_confirmation(state: SessionState, event: InteractionEvent, *, now_ms: int, settings: Session) -> tuple[SessionState, int]:
-    """The session with a decision that waits, and when it lapses in Unix ms."""
+def ask_confirmation(
+    state: SessionState, event: InteractionEvent, *, now_ms: int, settings: Session, text: str | None = None, facts: dict[str, Any] | None = None
+) -> tuple[SessionState, int]:
+    """The session with a decision that waits, and when it lapses in Unix ms. `facts`, as stored, hold once it is confirmed."""
     expires = now_ms + settings.confirm_ms
     live = tuple(item for item in state.pending if item.expires_at_ms > now_ms and item.event_id != event.event_id)
-    pending = (*live, Pending(event.event_id, (event.text or "")[: settings.turn_chars], expires))[-MAX_PENDING:]
-    return msgspec.structs.replace(state, pending=pending), expires
+    said = (event.text or "") if text is None else text
+    pending = (*live, Pending(event.event_id, said[: settings.turn_chars], expires))[-MAX_PENDING:]
+    names = {item.event_id for item in pending}
+    settled = _settle(state.settled, {item.event_id: "expired" for item in state.pending if item.event_id not in names})
+    waiting = {name: kept for name, kept in {**state.waiting_facts, event.event_id: facts or {}}.items() if name in names and kept}
+    return msgspec.structs.replace(state, pending=pending, settled=settled, waiting_facts=waiting), expires
 
 
-def confirm(state: SessionState, ref: str | None, *, accept: bool, now_ms: int) -> tuple[SessionState, bool]:
-    """The session after a confirm, and whether it met a decision that was still waiting."""
+Confirmation = Literal["confirmed", "declined", "expired", "unknown", "already"]
+"""What a confirm came to: the last three change nothing."""
+
+
+def confirm(state: SessionState, ref: str | None, *, accept: bool, now_ms: int) -> tuple[SessionState, Confirmation]:
+    """The session after a confirm, and what it came to. Facts that waited for it are the caller's to merge: see `waiting_facts`."""
     found = next((item for item in state.pending if item.event_id == ref), None)
-    if found is None or found.expires_at_ms <= now_ms:
-        return state, False
+    if found is None or ref is None:
+        ending = state.settled.get(ref or "")
+        return state, "unknown" if ending is None else "expired" if ending == "expired" else "already"
+    if found.expires_at_ms <= now_ms:
+        return state, "expired"
     decisions = state.decisions
     if accept:
         decisions = (*decisions, Decision(found.event_id, found.text, now_ms))[-MAX_DECISIONS:]
     pending = tuple(item for item in state.pending if item is not found)
-    return msgspec.structs.replace(state, pending=pending, decisions=decisions), True
+    waiting = {name: kept for name, kept in state.waiting_facts.items() if name != ref}
+    ending = "confirmed" if accept else "declined"
+    settled = _settle(state.settled, {ref: ending})
+    return msgspec.structs.replace(state, pending=pending, decisions=decisions, waiting_facts=waiting, settled=settled), ending
+
+
+def _settle(settled: dict[str, Ending], more: Mapping[str, Ending]) -> dict[str, Ending]:
+    """The last `MAX_SETTLED` endings, oldest first."""
+    merged = {**{name: ending for name, ending in settled.items() if name not in more}, **more}
+    return dict(list(merged.items())[-MAX_SETTLED:])
 
 
 def fit(state: SessionState, limits: Limits) -> bytes:
@@ -88,7 +173,9 @@ def fit(state: SessionState, limits: Limits) -> bytes:
         state = msgspec.structs.replace(state, turns=state.turns[1:])
         stored = dump_stored(state)
     if len(stored) > limits.session_bytes:
-        stored = dump_stored(SessionState(turn_count=state.turn_count))
+        stored = dump_stored(msgspec.structs.replace(state, facts={}, waiting_facts={}))
+    if len(stored) > limits.session_bytes:
+        stored = dump_stored(SessionState(turn_count=state.turn_count, context=state.context, clock_ms=state.clock_ms))
     return stored
 
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agents.context import sessions
+from agents.context.learning import event_time_ms
 from schemas.events import InteractionEvent
 from schemas.session import KeptEntry, KeptIndex, SessionState, Turn, dump_stored, load_stored
 from schemas.settings import Limits, Session
@@ -72,16 +77,111 @@ def test_decision_becomes_a_fact_only_by_its_confirm_in_time() -> None:
     event = InteractionEvent(event_id="d1", session_id="s", kind="decision", text="refund 20")
     state, expires = sessions.ask_confirmation(SessionState(), event, now_ms=1000, settings=Session(confirm_ms=5000))
     assert expires == 6000
-    for ref, now_ms in (("other", 2000), ("d1", 6000)):
-        after, met = sessions.confirm(state, ref, accept=True, now_ms=now_ms)
-        assert (after, met) == (state, False)
-    confirmed, met = sessions.confirm(state, "d1", accept=True, now_ms=2000)
-    assert met
+    for ref, now_ms, why in (("other", 2000, "unknown"), (None, 2000, "unknown"), ("d1", 6000, "expired")):
+        assert sessions.confirm(state, ref, accept=True, now_ms=now_ms) == (state, why)
+    confirmed, came_to = sessions.confirm(state, "d1", accept=True, now_ms=2000)
+    assert came_to == "confirmed"
     assert [item.text for item in confirmed.decisions] == ["refund 20"]
-    assert sessions.confirm(confirmed, "d1", accept=True, now_ms=2001)[1] is False
-    declined, met = sessions.confirm(state, "d1", accept=False, now_ms=2000)
-    assert met
+    assert sessions.confirm(confirmed, "d1", accept=True, now_ms=2001) == (confirmed, "already")
+    assert sessions.confirm(confirmed, "d1", accept=False, now_ms=2001) == (confirmed, "already")
+    declined, came_to = sessions.confirm(state, "d1", accept=False, now_ms=2000)
+    assert came_to == "declined"
     assert declined.decisions == ()
+    assert sessions.confirm(declined, "d1", accept=True, now_ms=2001) == (declined, "already")
+
+
+def test_a_decision_that_gave_way_is_answered_as_lapsed() -> None:
+    """Of more decisions than may wait at once the oldest lapses, with the facts that waited for it, and so do those that a reset ends."""
+    state = SessionState()
+    for number in range(10):
+        event = InteractionEvent(event_id=f"d{number}", session_id="s", kind="decision", text="x")
+        state, _ = sessions.ask_confirmation(state, event, now_ms=1000, settings=Session(), facts={"v": 1, "facts": [number]})
+    assert [item.event_id for item in state.pending] == [f"d{number}" for number in range(2, 10)]
+    assert list(state.waiting_facts) == [item.event_id for item in state.pending]
+    assert sessions.confirm(state, "d1", accept=True, now_ms=1001) == (state, "expired")
+    ended = sessions.reset(state)
+    assert ended.waiting_facts == {}
+    assert sessions.confirm(ended, "d9", accept=True, now_ms=1001) == (ended, "expired")
+
+
+def test_endings_are_bounded() -> None:
+    """A session that decides for ever remembers the last endings alone."""
+    state = SessionState()
+    for number in range(200):
+        event = InteractionEvent(event_id=f"d{number}", session_id="s", kind="decision", text="x")
+        state, _ = sessions.ask_confirmation(state, event, now_ms=1000, settings=Session())
+        state, _ = sessions.confirm(state, f"d{number}", accept=True, now_ms=1001)
+    assert len(state.settled) == sessions.MAX_SETTLED
+    assert len(state.decisions) == sessions.MAX_DECISIONS
+    assert sessions.confirm(state, "d199", accept=True, now_ms=1001)[1] == "already"
+
+
+writes = st.lists(st.tuples(st.sampled_from("abc"), st.one_of(st.none(), st.integers(0, 9)), st.integers(0, 3)), min_size=1, max_size=8)
+
+
+@given(writes, st.randoms())
+def test_the_later_write_of_a_key_wins_in_whatever_order_they_come(made: list[tuple[str, int | None, int]], random: Random) -> None:
+    """Events that come late or twice leave the state that they would have left in order: by time, then by offset."""
+    stamped = [({key: value}, (at, offset)) for offset, (key, value, at) in enumerate(made)]
+    shuffled = [*stamped, *random.sample(stamped, len(stamped))]
+    random.shuffle(shuffled)
+    results = []
+    for order in (sorted(stamped, key=lambda one: one[1]), shuffled):
+        state = SessionState()
+        for patch, stamp in order:
+            state = sessions.merge_state(state, patch, Limits(), stamp) or state
+        results.append((state.state, state.state_stamps))
+    assert results[0] == results[1]
+
+
+def test_a_late_write_changes_nothing_and_is_named() -> None:
+    """Keys that a later event has written are told as stale; the version counts changes alone."""
+    state = sessions.merge_state(SessionState(), {"gold": 5}, Limits(), (2000, 8))
+    assert state is not None
+    late = sessions.merge_state(state, {"gold": 1, "hat": "red"}, Limits(), (1000, 9))
+    assert late is not None
+    assert (late.state, late.state_version) == ({"gold": 5, "hat": "red"}, 2)
+    assert sessions.stale_keys(state, {"gold": 1, "hat": "red"}, (1000, 9)) == ("gold",)
+
+
+def test_state_is_replaced_whole_on_demand() -> None:
+    """What the new state does not name goes, nested values are not merged, and a later event's keys stay."""
+    state = sessions.merge_state(SessionState(), {"a": {"x": 1}, "b": 2}, Limits(), (1000, 1))
+    assert state is not None
+    state = sessions.merge_state(state, {"late": 1}, Limits(), (3000, 2))
+    assert state is not None
+    replaced = sessions.merge_state(state, {"a": {"y": 2}}, Limits(), (2000, 3), replaces=True)
+    assert replaced is not None
+    assert replaced.state == {"a": {"y": 2}, "late": 1}
+
+
+def test_stamps_of_removed_keys_are_bounded() -> None:
+    """A session that adds and removes keys for ever stays small."""
+    state = SessionState()
+    for number in range(500):
+        for value in (1, None):
+            merged = sessions.merge_state(state, {f"k{number}": value}, Limits(), (number, number))
+            assert merged is not None
+            state = merged
+    assert state.state == {}
+    assert len(state.state_stamps) == sessions.MAX_GONE
+
+
+def test_a_long_silence_begins_a_new_context() -> None:
+    """Turns and waiting decisions go, the affair's facts and state stay; a far-future stamp counts as its arrival, an older one turns nothing back."""
+    settings = Session(idle_s=60)
+    state = SessionState(turns=(turn(1),), state={"a": 1}, facts={"v": 1, "facts": []}, clock_ms=1000)
+    same, is_new = sessions.see_event(state, 61_000, settings)
+    assert not is_new
+    assert (same.turns, same.clock_ms) == (state.turns, 61_000)
+    older, is_new = sessions.see_event(same, 5, settings)
+    assert (older.clock_ms, is_new) == (61_000, False)
+    fresh, is_new = sessions.see_event(same, 121_001, settings)
+    assert is_new
+    assert (fresh.turns, fresh.state, fresh.facts, fresh.context) == ((), {"a": 1}, state.facts, 1)
+    assert event_time_ms(4_070_908_800_000, -1, 5000) == 5000
+    assert event_time_ms(None, 4000, 5000) == 4000
+    assert event_time_ms(None, -1, 5000) == 5000
 
 
 def test_uncommitted_answers_are_never_forgotten() -> None:
@@ -97,7 +197,7 @@ def test_uncommitted_answers_are_never_forgotten() -> None:
 def test_reset_forgets_the_context_and_keeps_foreign_fields() -> None:
     """Nothing of the old context stays, fields of a newer release do."""
     state = SessionState(turns=(turn(1),), state={"a": 1}, turn_count=4, unknown={"mood": "good"})
-    assert sessions.reset(state) == SessionState(turn_count=4, unknown={"mood": "good"})
+    assert sessions.reset(state) == SessionState(turn_count=4, context=1, state_version=1, unknown={"mood": "good"})
     assert msgspec.msgpack.decode(sessions.fit(sessions.reset(state), Limits()))["mood"] == "good"
 
 
