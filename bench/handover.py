@@ -41,15 +41,16 @@ async def rehearse(
         sending = asyncio.create_task(client.send_open_loop(make, rate=rate, seconds=seconds))
         bounces: list[Window] = []
         leaving: list[Window] = []
-        restarts: list[float] = []
+        restarts: list[Window] = []
         number = 0
         while not sending.done():
             await asyncio.wait((sending,), timeout=every_s)
             if sending.done():
                 break
             if number % 2 == 1 and len(restarts) < broker.get("restarts", 0):
-                restarts.append(time.time())
+                began = time.time()
                 await broker["restart"]()
+                restarts.append(Window(began, time.time()))
             else:
                 bounce = await _bounce(workers[(number // 2) % len(workers)] if broker else workers[number % len(workers)])
                 leaving.append(bounce[0])
@@ -67,7 +68,8 @@ async def rehearse(
             "bounces": len(bounces),
             "left_in_s": [round(window.ended - window.began, 1) for window in leaving],
             "broker_restarts": len(restarts),
-            "answered_after_restart_s": [_first_answer_after(result, at) for at in restarts],
+            "broker_away_s": [round(window.ended - window.began, 1) for window in restarts],
+            "all_answer_after_s": [_all_answer_after(result, window.ended) for window in restarts],
             "in_time_during_hand_overs": {f"{budget} ms": _share(result, budget, bounces) for budget in BUDGETS_MS},
             "in_time_all": {f"{budget} ms": _share(result, budget, None) for budget in BUDGETS_MS},
             "longest_silence_s": _longest_silence(result, bounces),
@@ -103,10 +105,13 @@ def _in_time(result: LoadResult, event_id: str) -> bool:
     return in_time
 
 
-def _first_answer_after(result: LoadResult, at: float) -> float:
-    """Seconds until an event that was sent after `at` was answered."""
-    answered = [seen[0].at for event_id, seen in result.received.items() if result.sent.get(event_id, 0.0) > at]
-    return round(min(answered, default=float("inf")) - at, 2)
+def _all_answer_after(result: LoadResult, at: float) -> float:
+    """Seconds until every partition has answered an event that was sent after `at`."""
+    first: dict[int, float] = {}
+    for event_id, seen in result.received.items():
+        if result.sent.get(event_id, 0.0) > at:
+            first[seen[0].partition] = min(seen[0].at, first.get(seen[0].partition, seen[0].at))
+    return round(max(first.values(), default=float("inf")) - at, 2)
 
 
 def _longest_silence(result: LoadResult, windows: Sequence[Window]) -> float:
