@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from typing import Any
@@ -18,11 +15,7 @@ import uvloop
 from agents.runtime.ask import Ask, EngineFailed, Finished
 from agents.runtime.dispatch import Wanted
 from agents.runtime.frames import MAX_FRAME
-from agents.runtime.spec import EngineSpec, ResolvedModel
-from agents.runtime.supervisor import BACKOFF_LONGEST_S, HEALTHY_S, Backoff, Engine
-from schemas.errors import SetupError
 from schemas.inference import Constraint
-from schemas.settings import Model
 from tests.agents.runtime.engines import Recorder, finished, open_descriptors, pid_of, prompt, running, scripted_spec, send_signal, until
 from tests.support import run
 
@@ -257,75 +250,6 @@ def test_interrupt_and_terminate_are_the_workers_to_decide() -> None:
     run(scenario())
 
 
-def test_stop_ends_requests_and_process_in_time() -> None:
-    """Stop with work in flight, on a stopped process, and twice: bounded, everything ended."""
-
-    async def scenario() -> None:
-        for number in (None, signal.SIGSTOP):
-            engine = Engine([scripted_spec(**SLOW)])
-            await engine.start()
-            ask = engine.ask(prompt("go", 10_000))
-            pid = pid_of(engine)
-            if number is not None:
-                send_signal(engine, number)
-            began = time.monotonic()
-            await engine.stop()
-            await engine.stop()
-            assert time.monotonic() - began < 3.0
-            assert isinstance(ask.outcome, EngineFailed)
-            assert not psutil.pid_exists(pid)
-            assert engine.state == "stopped"
-            assert isinstance(engine.ask(prompt("go")).outcome, EngineFailed)
-
-    run(scenario())
-
-
-def test_stop_ends_what_waits_for_a_place() -> None:
-    """A request that was admitted and has reached no engine yet ends as well."""
-
-    async def scenario() -> None:
-        async with running(scripted_spec(max_batch=1, **SLOW)) as engine:
-            asks = [engine.offer(prompt("go", 20), Wanted(need=2, tenant="t")) for _ in range(2)]
-            assert all(isinstance(ask, Ask) for ask in asks)
-        outcomes = [ask.outcome for ask in asks if isinstance(ask, Ask)]
-        assert [type(outcome) for outcome in outcomes] == [EngineFailed, EngineFailed]
-
-    run(scenario())
-
-
-def test_stop_during_start_and_during_backoff() -> None:
-    """An engine that is not up can be stopped as well."""
-
-    async def scenario() -> None:
-        engine = Engine([scripted_spec()])
-        starting = asyncio.create_task(engine.start())
-        await until(lambda: engine.status()[0].pid is not None)
-        await engine.stop()
-        with pytest.raises(SetupError, match="stopped"):
-            await starting
-        async with running(scripted_spec()) as other:
-            for _ in range(2):
-                await until(lambda: other.ready)
-                send_signal(other, signal.SIGKILL)
-                await until(lambda: not other.ready)
-
-    run(scenario())
-
-
-def test_model_that_cannot_load_is_one_line() -> None:
-    """The first start fails with the reason and the way out; no process is left."""
-
-    async def scenario() -> None:
-        files = ResolvedModel("gone", "/nowhere/model", "1")
-        engine = Engine([EngineSpec(Model(path="/nowhere/model"), files)])
-        with pytest.raises(SetupError, match="model 'main' cannot start: no model at /nowhere/model; run `answerby models") as caught:
-            await engine.start()
-        assert "\n" not in str(caught.value)
-        assert engine.status()[0].pid is None
-
-    run(scenario())
-
-
 def test_replicas_share_the_load_and_fail_apart() -> None:
     """Requests go to the replica with the fewest; the death of one leaves the other's requests alone."""
 
@@ -385,89 +309,3 @@ def test_what_waited_when_the_engine_died_had_no_engine() -> None:
             assert [outcome.reason for outcome in outcomes if isinstance(outcome, EngineFailed)] == ["engine_unavailable"] * 2
 
     run(scenario())
-
-
-def test_a_process_that_cannot_be_spawned_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No memory or no descriptors for a moment: the replacement comes when there are; at a start it is one line."""
-
-    async def scenario() -> None:
-        async with running(scripted_spec(**SLOW)) as engine:
-            with monkeypatch.context() as patch:
-                patch.setattr(sys, "executable", "/nowhere/python")
-                send_signal(engine, signal.SIGKILL)
-                await until(lambda: engine.status()[0].restarts >= 2)
-                other = Engine([scripted_spec()])
-                with pytest.raises(SetupError, match="cannot be spawned"):
-                    await other.start()
-            await until(lambda: engine.ready)
-            assert isinstance(await engine.ask(prompt("go", 2)).done(), Finished)
-
-    run(scenario())
-
-
-def test_engine_dies_with_its_worker() -> None:
-    """A worker killed with SIGKILL takes even a stopped engine along, which would never see the pipe's end."""
-    script = """
-import asyncio, sys
-from tests.agents.runtime.engines import pid_of, running, scripted_spec
-async def main():
-    async with running(scripted_spec()) as engine:
-        print(pid_of(engine), flush=True)
-        await asyncio.sleep(60)
-asyncio.run(main())
-"""
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as worker:
-        assert worker.stdout is not None
-        engine = psutil.Process(int(worker.stdout.readline()))
-        engine.suspend()
-        worker.kill()
-        worker.wait(10)
-        assert psutil.wait_procs([engine], timeout=10)[1] == []
-
-
-def test_pipe_does_not_reach_other_children() -> None:
-    """A program that the worker starts later holds no end of the pipe, so the engine's death is seen at once."""
-
-    async def scenario() -> None:
-        async with running(scripted_spec()) as engine:
-            other = await asyncio.create_subprocess_exec("sleep", "30", close_fds=False)
-            try:
-                began = time.monotonic()
-                send_signal(engine, signal.SIGKILL)
-                await until(lambda: not engine.ready)
-                assert time.monotonic() - began < 1.0
-            finally:
-                other.kill()
-                await other.wait()
-
-    run(scenario())
-
-
-def test_prints_of_the_child_are_log_lines(caplog: pytest.LogCaptureFixture) -> None:
-    """What a library prints goes to the log, bounded, and never into the pipe."""
-    caplog.set_level("INFO", "answerby.engine")
-    environment = os.environ.get("PYTHONVERBOSE")
-    os.environ["PYTHONVERBOSE"] = "1"
-    try:
-
-        async def scenario() -> None:
-            async with running(scripted_spec()) as engine:
-                assert isinstance(await engine.ask(prompt("go")).done(), Finished)
-
-        run(scenario())
-    finally:
-        if environment is None:
-            del os.environ["PYTHONVERBOSE"]
-        else:
-            os.environ["PYTHONVERBOSE"] = environment
-    lines = [record.getMessage() for record in caplog.records]
-    assert any("main/0: import" in line for line in lines)
-    assert len(lines) < 500
-
-
-def test_backoff_is_none_then_doubles_to_its_bound_and_heals() -> None:
-    """At once, then half a second doubling up to the longest; a healthy minute starts over."""
-    backoff = Backoff()
-    assert [backoff.next_delay(0.0) for _ in range(8)] == [0.0, 0.5, 1.0, 2.0, 4.0, 8.0, BACKOFF_LONGEST_S, BACKOFF_LONGEST_S]
-    assert backoff.next_delay(HEALTHY_S) == 0.0
-    assert backoff.next_delay(1.0) == 0.5
