@@ -129,7 +129,8 @@ class Intake:
         self.crashes: list[BaseException] = []
         tables: Any = self.tables
         publisher: Any = self.publisher
-        clock, self.reserve = SystemClock(), FixedReserve(RESERVE_MS)
+        self.clock, self.reserve = SystemClock(), FixedReserve(RESERVE_MS)
+        clock = self.clock
         store = SessionStore(tables, self.settings.session, self.settings.limits)
         main = rung or self.rung
         self.reviews: list[Review] = []

@@ -59,6 +59,18 @@ def test_an_older_release_s_value_is_read_with_defaults(value: Any) -> None:
     assert load_stored(msgspec.msgpack.encode(old), type(value)).v == 1
 
 
+@pytest.mark.parametrize("part", ["turns", "pending", "decisions"])
+def test_what_a_newer_release_added_to_a_part_survives_our_writing(part: str) -> None:
+    """Fields inside a turn or a decision that we do not know are kept through load and dump, beside those that we do."""
+    full = msgspec.structs.replace(SESSION, pending=(Pending("d", "x", 5),), decisions=(Decision("c", "y", 6),))
+    newer = msgspec.msgpack.decode(dump_stored(full))
+    newer[part] = [{**entry, "mood": {"now": "calm"}, "score": 3.5} for entry in newer[part]]
+    assert newer[part]
+    loaded = load_stored(msgspec.msgpack.encode(newer), SessionState)
+    assert msgspec.msgpack.decode(dump_stored(loaded)) == newer
+    assert "mood" not in msgspec.structs.asdict(getattr(loaded, part)[0])
+
+
 def test_a_field_that_we_know_is_never_shadowed_by_an_unknown_one() -> None:
     """What we set wins over a stray field of the same name."""
     odd = msgspec.structs.replace(SESSION, unknown={"turn_count": 99, "later": 1})
