@@ -27,6 +27,8 @@ class _Shelf:
         """When each session was last written, Unix ms."""
         self.buckets: dict[int, dict[bytes, int]] = {}
         """The same by spans of time: recovery tells sessions in no order, and sorting a million would hold the loop up for half a second."""
+        self.order: list[int] = []
+        """A heap of the spans, some of which are gone by now."""
 
 
 class Ledger:
@@ -69,7 +71,11 @@ class Ledger:
             shelf.used.pop(key, None)
         else:
             shelf.used[key] = at_ms
-            shelf.buckets.setdefault(at_ms // self._span_ms, {})[key] = at_ms
+            span_number = at_ms // self._span_ms
+            if span_number not in shelf.buckets:
+                shelf.buckets[span_number] = {}
+                heapq.heappush(shelf.order, span_number)
+            shelf.buckets[span_number][key] = at_ms
 
     def used_at(self, partition: int, key: bytes) -> int | None:
         """When a session was last written, Unix ms; None for one that is not known."""
@@ -89,16 +95,13 @@ class Ledger:
         return sum(len(self._shelves[number].used) for number in partitions if number in self._shelves)
 
     def oldest(self, partition: int, count: int) -> list[tuple[bytes, int]]:
-        """The sessions of a partition that were written longest ago, as key and Unix ms; those of one span in no order."""
+        """Up to `count` of the sessions that were written longest ago, as key and Unix ms: those of the oldest span that has any, in no order."""
         shelf = self._shelves.get(partition)
-        found: list[tuple[bytes, int]] = []
-        if shelf is None or not shelf.buckets:
-            return found
-        for span in heapq.nsmallest(count, shelf.buckets):
-            found += itertools.islice(shelf.buckets[span].items(), count - len(found))
-            if len(found) >= count:
-                break
-        return found
+        if shelf is None:
+            return []
+        while shelf.order and shelf.order[0] not in shelf.buckets:
+            heapq.heappop(shelf.order)
+        return list(itertools.islice(shelf.buckets[shelf.order[0]].items(), count)) if shelf.order else []
 
     @property
     def letting_go(self) -> bool:

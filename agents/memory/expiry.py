@@ -88,7 +88,7 @@ class Expiry:
         """One slice of each partition; whether there may be more."""
         numbers = self._board.numbers()
         self._tables.ledger.keep_only(numbers)
-        more = False
+        more = self._tables.ledger.letting_go
         for number in numbers:
             partition = self._board.get(number)
             if partition is None:

@@ -38,7 +38,9 @@ def test_the_oldest_come_first_in_whatever_order_they_were_told() -> None:
     ledger = Ledger(span_ms=10)
     for name, at_ms in (("c", 300), ("a", 100), ("b", 200), ("a", 250), ("a", 90)):
         ledger.note("answers", 0, session_key("t", name), 1, at_ms)
-    assert ledger.oldest(0, 2) == [(session_key("t", "b"), 200), (session_key("t", "a"), 250)]
+    assert ledger.oldest(0, 2) == [(session_key("t", "b"), 200)]
+    ledger.note("answers", 0, session_key("t", "b"), None, 300)
+    assert ledger.oldest(0, 2) == [(session_key("t", "a"), 250)]
     assert ledger.used_at(0, session_key("t", "c")) == 300
     assert ledger.oldest(9, 2) == []
 
