@@ -44,10 +44,9 @@ class SessionStore:
         on_trim: Callable[[], None] = lambda: None,
         on_forget: Callable[[int], None] = lambda _partition: None,
     ) -> None:
-        """`on_trim` hears of each session that was too large to be written whole, `on_forget` of each partition in which a session was forgotten."""
+        """`on_trim` hears of each session that was too large to be written whole."""
         self._persons = persons
         self._on_trim = on_trim
-        self._on_forget = on_forget
         self._tables = tables
         self._session = session
         self._limits = limits
@@ -95,9 +94,7 @@ class SessionStore:
 
     def stage_forget(self, inflight: Inflight) -> list[ChangelogRecord]:
         """The session, its kept answers, and what it told of persons are gone."""
-        staged = self.stage_erase(session_key(*inflight.session), inflight.source, persons=True)
-        self._on_forget(inflight.partition.number)
-        return staged
+        return self.stage_erase(session_key(*inflight.session), inflight.source, persons=True)
 
     def stage_erase(self, key: bytes, place: Event | Place, *, persons: bool = False) -> list[ChangelogRecord]:
         """Erase the session under `key` with its kept answers; with `persons` also what it told of them."""

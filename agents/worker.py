@@ -14,7 +14,7 @@ import structlog
 
 from agents.deadlines import reserve_for
 from agents.decide import Decider
-from agents.engines import build_engines
+from agents.engines import build_engines, start_engines
 from agents.feedback import FeedbackDesk
 from agents.memory.keeper import Keeper
 from agents.recovery import RecoveryWatch
@@ -28,7 +28,6 @@ from schemas.deadline import SystemClock
 from schemas.errors import AnswerbyError, SetupError
 from schemas.session import TableName
 from schemas.settings import Settings
-from schemas.settings_facts import Facts as FactsSettings
 from streams.app import WorkerApp, build_app, install, make_data_dir
 from streams.data_dir import DataDir, check_data_dir
 from streams.http import StatusServer
@@ -55,6 +54,9 @@ SPLIT_LOG_S = 60.0
 APP_STOP_S = 10.0
 """Faust's own stop: leaving the group and closing tables. Longer, and the process leaves without it."""
 
+PARTS_STOP_S = 10.0
+"""A producer whose broker is away waits for it for ever; what it still holds was not committed. Engines are killed sooner than this."""
+
 
 class Worker:
     """Owns every part of a worker; `run` returns when it was stopped, and raises when it could not go on."""
@@ -79,8 +81,8 @@ class Worker:
             stall_s=settings.worker.store_stall_ms / 1000,
         )
         self._rungs = Rungs(settings, self._engines, metrics.ladder, clock)
-        self._keeper = keeper = Keeper(settings, topics, FactsSettings(), metrics=metrics, on_forget=self._rungs.forget)
-        store = SessionStore(tables, settings.session, settings.limits, keeper.persons, on_trim=metrics.trimmed.inc, on_forget=keeper.scrub)
+        self._keeper = keeper = Keeper(settings, topics, settings.facts, metrics=metrics, on_forget=self._rungs.forget)
+        store = SessionStore(tables, settings.session, settings.limits, keeper.persons, on_trim=metrics.trimmed.inc)
         reserve = reserve_for(settings.deadline)
         self._publisher = Publisher(settings, topics, board)
         keeper.watch(tables=tables, store=store, publisher=self._publisher, board=board, clock=clock, recovered=lambda: self._app.recovered)
@@ -107,6 +109,7 @@ class Worker:
         self._server = StatusServer(worker.metrics_host, worker.metrics_port, metrics, health=self._health, readiness=self._readiness)
         self._crashed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         self._stopping = asyncio.Event()
+        self._priced_out: dict[str, int] = {}
         self._began = time.monotonic()
         self._recovery = RecoveryWatch(self._app, metrics, give_up_s=worker.recovery_stall_ms / 1000, on_crash=self._crash)
         self._split_told = -SPLIT_LOG_S
@@ -136,7 +139,7 @@ class Worker:
             await self._unless_stopped(self._require_own_tables(self._data))
         if self._stopping.is_set():
             return
-        await self._unless_stopped(asyncio.gather(*(engine.start() for engine in self._engines)))
+        await self._unless_stopped(start_engines(self._engines))
         if self._stopping.is_set():
             return
         await self._rungs.start()
@@ -187,9 +190,13 @@ class Worker:
             task.cancel()
         if background:
             await asyncio.wait(background, timeout=1.0)
-        await asyncio.gather(
+        parts = asyncio.gather(
             *(engine.stop() for engine in self._engines), self._reviews.stop(), self._keeper.stop(), self._publisher.stop(), return_exceptions=True
         )
+        try:
+            await asyncio.wait_for(parts, PARTS_STOP_S)
+        except TimeoutError:
+            log.warning("the broker took not all in time; what was not committed is answered by the next owner")
         await self._rungs.stop()
         await self._server.stop()
         if self._data is not None:
@@ -244,6 +251,7 @@ class Worker:
             metrics.in_flight.set(self._responder.in_flight)
             metrics.running.set(sum(engine.running_requests for engine in self._engines))
             metrics.waiting.set(sum(engine.waiting_requests for engine in self._engines))
+            self._export_prices()
             self._keeper.tick()
             metrics.resident.set(process_figures().rss_bytes)
             await self._reread_stalled()
@@ -262,6 +270,13 @@ class Worker:
             if await self._app.mend(partition):
                 self._metrics.seeks.inc()
                 log.warning("records were not delivered, reading again", partition=partition.number, offset=partition.tracker.expected, behind=behind)
+
+    def _export_prices(self) -> None:
+        for engine in self._engines:
+            name = engine.model.name
+            self._metrics.price.labels(name).set(engine.price)
+            self._metrics.priced_out.labels(name).inc(engine.priced_out - self._priced_out.get(name, 0))
+            self._priced_out[name] = engine.priced_out
 
     def _take_signals(self) -> None:
         loop = asyncio.get_running_loop()

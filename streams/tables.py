@@ -137,13 +137,13 @@ class TableSet:
                 self.ledger.note(table, partition, key, len(value), at_ms)
         return None
 
-    def scrub(self, partition: int) -> None:
-        """Make a persistent store drop what was deleted from its files too; takes as long as its disk does, so call it off the loop."""
+    def scrub(self) -> None:
+        """Make persistent stores drop what was deleted from their files too, also where they are another worker's copy; call it off the loop."""
         for table in self._tables.values():
             if not _in_memory(table.data):
-                stored = table.data._db_for_partition(partition)
-                stored.flush()
-                stored.compact_range(None, None)
+                for stored in tuple(table.data._dbs.values()):
+                    stored.flush()
+                    stored.compact_range(None, None)
 
     def _counting(self, table: TableName) -> Callable[[Any], Awaitable[None]]:
         """Faust tells every record that it recovers."""

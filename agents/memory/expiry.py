@@ -100,10 +100,10 @@ class Expiry:
             more |= await self._sweep_persons()
         return more
 
-    def scrub(self, partition: int) -> None:
+    def scrub(self) -> None:
         """In the background: a persistent store drops erased bytes from its files as well, at once."""
         if self._tables.persistent:
-            work = asyncio.ensure_future(asyncio.to_thread(self._tables.scrub, partition))
+            work = asyncio.ensure_future(asyncio.to_thread(self._tables.scrub))
             self._scrubbing.add(work)
             work.add_done_callback(self._scrubbed)
 

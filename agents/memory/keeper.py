@@ -29,7 +29,8 @@ class Keeper:
         """`on_forget` is told when a person is forgotten anywhere, and empties this worker's caches."""
         self._settings = settings
         self._metrics = metrics
-        self.persons = Persons(topics.persons, settings.memory, facts, on_forget)
+        self._on_forget = on_forget
+        self.persons = Persons(topics.persons, settings.memory, facts, self._forget)
         self._table = GlobalTable(settings, topics.persons, self.persons.take)
         self._expiry: Expiry | None = None
         self._tables: TableSet | None = None
@@ -75,7 +76,10 @@ class Keeper:
         metrics.table_bytes.labels("persons").set(self.persons.bytes)
         metrics.sessions.set(ledger.sessions(numbers))
 
-    def scrub(self, partition: int) -> None:
-        """A person of this partition was forgotten: a persistent store's files drop the bytes too."""
+    def _forget(self) -> None:
+        """A person was forgotten anywhere, and their sessions' deletions are in the changelogs by now."""
+        if not self._table.loaded:
+            return  # of before our start: the caches are empty, and the files were cleaned by whoever had them
+        self._on_forget()
         if self._expiry is not None:
-            self._expiry.scrub(partition)
+            self._expiry.scrub()

@@ -282,3 +282,23 @@ def _partition_of(wire: Wire, key: bytes) -> int:
             return next(one.partition for one in values.present)
 
     return asyncio.run(read())
+
+
+def test_a_person_is_known_in_the_next_session(broker: str, tmp_path: Path) -> None:
+    """What a person states with consent `store_history` is known in their other sessions, also after a restart; not without consent, nor of others."""
+    with wired(tmp_path, broker, fresh("person")) as (worker, wire):
+        ann = {"subject": "ann", "consent": CONSENT}
+        wire.ask(message("p1", "My name is Quillon.", **ann))
+        wire.ask(message("p2", "My name is Rosalba.", subject="bob"))
+        wire.await_that(lambda: worker.metric_sum("answerby_table_entries", table="persons") == 1, "one person")
+        new = {name: wire.ask(message(fresh("p"), "hello", subject=name, **more))["usage"]["prompt_tokens"] for name, more in _people().items()}
+        assert new["ann"] > new["bob"]
+        worker.stop()
+        worker.start()
+        again = wire.ask(message(fresh("p"), "hello", **ann))
+        assert again["usage"]["prompt_tokens"] == new["ann"]
+
+
+def _people() -> dict[str, dict[str, Any]]:
+    """Ann agreed to be remembered, Bob did not."""
+    return {"ann": {"consent": CONSENT}, "bob": {}}
