@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -85,7 +85,7 @@ class SessionStore:
                 stored = sessions.fit(state, self._limits)
                 self._on_trim()
             staged.append(tables.stage("sessions", index_key, stored, source))
-            staged += self._learned(event, state)
+            staged += self._learned(event, state, index)
         return staged
 
     def stage_end(self, inflight: Inflight) -> list[ChangelogRecord]:
@@ -126,13 +126,11 @@ class SessionStore:
             subjects = (*subjects, event.subject)[-MAX_SUBJECTS:]
         return msgspec.structs.replace(index, subjects=subjects, touched_ms=round(time.time() * 1000))
 
-    def _learned(self, event: InteractionEvent, state: SessionState) -> list[ChangelogRecord]:
-        """What the session knows of its person, for their other sessions."""
-        stored: object = getattr(state, "facts", None)
-        if self._persons is None or not event.subject or not event.consent.store_history or not stored:
+    def _learned(self, event: InteractionEvent, state: SessionState, index: KeptIndex) -> list[ChangelogRecord]:
+        """What the session knows of its person, for their other sessions; of several persons nobody could say whose it is, and whom to forget with it."""
+        if self._persons is None or not event.consent.store_history or not state.facts or index.subjects != (event.subject,):
             return []
-        facts = stored if isinstance(stored, Facts) else load_facts(stored) if isinstance(stored, Mapping) else Facts()
-        return self._persons.stage(event.tenant, event.subject, event.session_id, facts, round(time.time() * 1000))
+        return self._persons.stage(event.tenant, index.subjects[0], event.session_id, load_facts(state.facts), round(time.time() * 1000))
 
     def _read(self, inflight: Inflight, table: TableName, key: bytes, kind: type[Stored]) -> Stored | None:
         return self._load(table, key, kind, inflight.source)

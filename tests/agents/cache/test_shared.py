@@ -82,6 +82,24 @@ async def refuses(call: Awaitable[object], within_s: float = 10.0) -> None:
     assert time.monotonic() - began < within_s
 
 
+def test_clearing_takes_ours_alone(valkey: Server) -> None:
+    """Every kept answer goes, thousands of them too, and what other programs keep there stays."""
+
+    async def going() -> None:
+        store = RedisStore(valkey.url)
+        assert await store.clear() == 0
+        for number in range(2500):
+            await store.put(number.to_bytes(32, "big"), b"yes", 60, replace=False)
+        assert await store.clear() == 2500
+        assert await store.get_many([bytes(32)]) == [None]
+        await store.close()
+
+    with valkey.client() as client:
+        client.set("theirs", "1")
+        run(going())
+        assert client.get("theirs") == b"1"
+
+
 def test_values_of_another_type_are_none(valkey: Server) -> None:
     """A list under our key hides its neighbours from nobody."""
     with valkey.client() as client:
