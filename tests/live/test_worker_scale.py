@@ -77,6 +77,23 @@ def test_consumption_resumes_by_itself_when_the_broker_comes_back(tmp_path: Path
         broker.stop()
 
 
+def test_a_worker_whose_broker_has_gone_still_stops(tmp_path: Path) -> None:
+    """SIGTERM while nothing can be written or committed: the worker ends by itself, in the time that its bounds add up to."""
+    name = fresh("gone")
+    broker = RestartableBroker(BrokerOptions(data_dir=tmp_path / "broker"))
+    broker.start()
+    try:
+        with running_worker(tmp_path, worker_toml(broker.bootstrap, name, worker={**QUICK, "stop_ms": 4000})) as worker:
+            with Wire(broker.bootstrap, name) as wire:
+                wire.ask(message(fresh("s")))
+                wire.send(message(fresh("s"), text="[[delay=3500]] slow"))
+                wire.await_that(lambda: worker.metric_sum("answerby_in_flight_events") >= 1, "an event in flight")
+            broker.stop()
+            assert worker.stop(seconds=40.0) == 0
+    finally:
+        broker.stop()
+
+
 def test_a_worker_that_took_over_with_copies_of_the_tables_has_little_to_read(broker: str, tmp_path: Path) -> None:
     """With `worker.standby` the other worker holds every session already: after a kill it answers with their turns, and from its own copy."""
     name = fresh("standby")
