@@ -13,15 +13,13 @@ from agents.answers import Fixed
 from agents.context import sessions
 from agents.lines import Inflight
 from schemas.events import InteractionEvent
-from schemas.facts import Facts, load_facts
+from schemas.facts import Facts
 from schemas.session import KeptAnswer, KeptEntry, KeptIndex, SessionState, Stored, TableName, answer_key, dump_stored, load_stored, session_key
 from schemas.settings import Limits, Session
 from streams.publish import KeptRecord
-from streams.tables import ChangelogRecord, Place, TableSet
+from streams.tables import ChangelogRecord, TableSet, Whence
 
 if TYPE_CHECKING:
-    from faust.events import Event
-
     from agents.memory.persons import Persons
     from streams.offsets import OffsetTracker
 
@@ -96,7 +94,7 @@ class SessionStore:
         """The session, its kept answers, and what it told of persons are gone."""
         return self.stage_erase(session_key(*inflight.session), inflight.source, persons=True)
 
-    def stage_erase(self, key: bytes, place: Event | Place, *, persons: bool = False) -> list[ChangelogRecord]:
+    def stage_erase(self, key: bytes, place: Whence, *, persons: bool = False) -> list[ChangelogRecord]:
         """Erase the session under `key` with its kept answers; with `persons` also what it told of them."""
         tables = self._tables
         index = self._load("answers", key, KeptIndex, place) or KeptIndex()
@@ -108,7 +106,7 @@ class SessionStore:
                 staged += self._persons.stage_forget(tenant, subject, session_id)
         return staged
 
-    def may_erase(self, key: bytes, place: Event | Place, tracker: OffsetTracker) -> bool:
+    def may_erase(self, key: bytes, place: Whence, tracker: OffsetTracker) -> bool:
         """Whether none of the session's kept answers may still be asked for by a redelivery."""
         index = self._load("answers", key, KeptIndex, place) or KeptIndex()
         return not any(tracker.committed <= entry.offset < tracker.expected for entry in index.entries)
@@ -130,12 +128,12 @@ class SessionStore:
         """What the session knows of its person, for their other sessions; of several persons nobody could say whose it is, and whom to forget with it."""
         if self._persons is None or not event.consent.store_history or not state.facts or index.subjects != (event.subject,):
             return []
-        return self._persons.stage(event.tenant, index.subjects[0], event.session_id, load_facts(state.facts), round(time.time() * 1000))
+        return self._persons.stage_stored((event.tenant, index.subjects[0], event.session_id), state.facts, round(time.time() * 1000))
 
     def _read(self, inflight: Inflight, table: TableName, key: bytes, kind: type[Stored]) -> Stored | None:
         return self._load(table, key, kind, inflight.source)
 
-    def _load(self, table: TableName, key: bytes, kind: type[Stored], place: Event | Place) -> Stored | None:
+    def _load(self, table: TableName, key: bytes, kind: type[Stored], place: Whence) -> Stored | None:
         raw = self._tables.get(table, key, place)
         if raw is None:
             return None

@@ -10,7 +10,7 @@ import time
 import weakref
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 import msgspec
 from faust.stores.memory import Store as MemoryStore
@@ -48,6 +48,10 @@ class Place:
         self.partition = partition
 
 
+Whence: TypeAlias = "Event | Place"
+"""What says to which partition a key belongs."""
+
+
 class TableSet:
     """The tables by name; reads and stages are synchronous and local, and their stalls are reported."""
 
@@ -78,7 +82,7 @@ class TableSet:
                 on_changelog_event=self._counting(name),
             )
 
-    def get(self, table: TableName, key: bytes, event: Event | Place) -> bytes | None:
+    def get(self, table: TableName, key: bytes, event: Whence) -> bytes | None:
         """The local value under `key` in the partition that `event` came from."""
         began = time.perf_counter()
         store = self._tables[table].data
@@ -91,7 +95,7 @@ class TableSet:
         self._watch(began)
         return found
 
-    def stage(self, table: TableName, key: bytes, value: bytes | None, event: Event | Place) -> ChangelogRecord:
+    def stage(self, table: TableName, key: bytes, value: bytes | None, event: Whence) -> ChangelogRecord:
         """Set the local value now and return the record that makes it last; the caller writes it before it answers."""
         began = time.perf_counter()
         partition: int = event.message.partition
@@ -176,7 +180,7 @@ def _set(target: Any, key: bytes, value: Any) -> None:
 
 
 @contextmanager
-def _standing_in(event: Event | Place) -> Iterator[None]:
+def _standing_in(event: Whence) -> Iterator[None]:
     """Faust's stores find the partition through the event that is being iterated; ours may be long past."""
     token = _current_event.set(cast("Any", weakref.ref(event)))
     try:
