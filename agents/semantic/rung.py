@@ -144,7 +144,7 @@ class SemanticCacheRung:
             self._count("stored" if kept else "refused")
 
     def forget(self) -> None:
-        """Drop every question and answer."""
+        """Drop every question and answer, marks of wrong ones included: what is asked next is answered by the model."""
         encoder = self._thread.encoder
         if self._indexes is not None and encoder is not None:
             self._indexes = self._new_indexes(encoder)

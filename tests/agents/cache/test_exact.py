@@ -95,6 +95,21 @@ def test_the_bounds_hold_whatever_happens(steps: list[tuple[str, int, int, float
         assert kept.bytes == sum(len(value) + SLOT_BYTES for value in held)
 
 
+def test_clearing_leaves_only_what_is_closed() -> None:
+    """No answer is left and none takes room; a question whose answer was called wrong stays closed, and others are kept as ever."""
+    kept, _ = store(ManualClock())
+    kept.put(KEYS[0], b"a", 60)
+    kept.close(KEYS[1], 60)
+    kept.clear()
+    assert (len(kept), kept.bytes, kept.get(KEYS[0])) == (0, 0, None)
+    assert not kept.put(KEYS[1], b"b", 60)
+    assert kept.put(KEYS[0], b"a", 60)
+    notes = Notes(4)
+    notes.write(KEYS[2], Note(KEYS[0], 60))
+    notes.clear()
+    assert notes.read(KEYS[2]) is None
+
+
 def test_notes_forget_the_oldest() -> None:
     """Memory stays flat however many events are given kept answers."""
     notes = Notes(2)

@@ -209,6 +209,20 @@ def test_answers_age() -> None:
     run(going())
 
 
+def test_forgetting_a_person_drops_every_answer() -> None:
+    """Nobody is given what was kept before, it takes no room, and what is learned afterwards is kept as ever."""
+
+    async def going() -> None:
+        async with Cache() as cache:
+            await cache.teach(faq(PAY))
+            cache.rung.forget()
+            assert (cache.rung.entries, await cache.gives(faq(PAY))) == (0, None)
+            await cache.teach(faq(PAY), "Press it twice.")
+            assert await cache.gives(faq(PAY_OTHERWISE)) == "Press it twice."
+
+    run(going())
+
+
 @pytest.mark.parametrize("complains", ["e", "e2"])
 def test_an_answer_called_wrong_is_gone_and_stays_gone(complains: str) -> None:
     """By the event it came from and by one that it was given to; the model's next answer to it is not kept."""
