@@ -53,6 +53,8 @@ class GlobalTable:
         consumer.assign([place])
         await consumer.seek_to_beginning(place)
         end = (await consumer.end_offsets([place]))[place]
+        if end == 0:
+            self._loaded.set()
         began = time.monotonic()
         self._reading = asyncio.create_task(self._read(consumer, place, end), name="global-table")
         try:

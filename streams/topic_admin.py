@@ -161,7 +161,7 @@ async def _find_topics(admin: AIOKafkaAdminClient, wanted: tuple[TopicSpec, ...]
 
 
 async def _read_configs(
-    admin: AIOKafkaAdminClient, names: list[str], wanted: Sequence[str] = ("cleanup.policy", "max.message.bytes")
+    admin: AIOKafkaAdminClient, names: list[str], wanted: Sequence[str] = ("cleanup.policy", "max.message.bytes", "max.compaction.lag.ms")
 ) -> dict[str, dict[str, str]]:
     """What each topic's configuration says; a topic whose configuration we may not read is left out."""
     if not names:

@@ -206,4 +206,6 @@ def _warnings_about(spec: TopicSpec, found: FoundTopic) -> list[str]:
     need, have = int(spec.settings.get("max.message.bytes", 0)), int(found.config.get("max.message.bytes", RECORD_BYTES))
     if have < need:
         warnings.append(f"{spec.name}: max.message.bytes is {have} and should be at least {need}, or large records are refused")
+    if (lag := spec.settings.get("max.compaction.lag.ms")) and int(found.config.get("max.compaction.lag.ms", lag)) > int(lag):
+        warnings.append(f"{spec.name}: max.compaction.lag.ms should be {lag} at most, or what was erased may stay in its files for ever")
     return warnings

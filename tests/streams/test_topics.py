@@ -127,6 +127,14 @@ def test_small_records_only_is_warned_of() -> None:
     assert "max.message.bytes is 1000" in _report(found).warnings[0]
 
 
+def test_a_changelog_that_is_never_compacted_is_warned_of() -> None:
+    """Topics of older releases have no bound on compaction: what was erased would stay in their files."""
+    found = _cluster()
+    config = {"cleanup.policy": "compact", "max.message.bytes": "1048588", "max.compaction.lag.ms": str(2**63 - 1)}
+    found["eu-shop-sessions-changelog"] = FoundTopic(4, config)
+    assert "max.compaction.lag.ms should be 86400000" in _report(found).warnings[0]
+
+
 def test_unreadable_configuration_is_warned_of() -> None:
     """Where we may not look the report says so instead of passing it."""
     found = _cluster()
