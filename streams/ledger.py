@@ -103,6 +103,10 @@ class Ledger:
             heapq.heappop(shelf.order)
         return list(itertools.islice(shelf.buckets[shelf.order[0]].items(), count)) if shelf.order else []
 
+    def partitions(self) -> tuple[int, ...]:
+        """Of which anything is counted."""
+        return tuple(self._shelves)
+
     @property
     def letting_go(self) -> bool:
         """Whether counts of partitions that went are still to be freed."""

@@ -41,6 +41,10 @@ SLICE_SESSIONS = 32
 PAUSE_S = 0.01
 """Between slices while there is more: answers go first, and still some thousand sessions a second are erased."""
 
+GRACE_S = 60.0
+"""How long counts outlive their partition: in a rebalance all are given up for a moment, and those that stay are not read again. A count
+that is out of date erases nothing: what it names is gone, or was noted anew."""
+
 Why = Literal["age", "size", "person"]
 
 
@@ -76,6 +80,8 @@ class Expiry:
         self._recovered = recovered
         self._on_erase = on_erase
         self._counted: dict[int, Partition] = {}
+        self._held_at: dict[int, float] = {}
+        """When each partition was last ours, in monotonic seconds."""
         self._scrubbing: set[asyncio.Future[None]] = set()
 
     async def run(self) -> None:
@@ -87,7 +93,7 @@ class Expiry:
     async def sweep(self) -> bool:
         """One slice of each partition; whether there may be more."""
         numbers = self._board.numbers()
-        self._tables.ledger.keep_only(numbers)
+        self._tables.ledger.keep_only(self._lately_held(numbers))
         more = self._tables.ledger.letting_go
         for number in numbers:
             partition = self._board.get(number)
@@ -99,6 +105,14 @@ class Expiry:
         if 0 in numbers:  # every worker holds all persons; one of them writes
             more |= await self._sweep_persons()
         return more
+
+    def _lately_held(self, numbers: tuple[int, ...]) -> list[int]:
+        now = self._clock.monotonic()
+        for number in self._tables.ledger.partitions():
+            self._held_at.setdefault(number, now)
+        self._held_at.update(dict.fromkeys(numbers, now))
+        self._held_at = {number: at for number, at in self._held_at.items() if now - at <= GRACE_S}
+        return list(self._held_at)
 
     def scrub(self) -> None:
         """In the background: a persistent store drops erased bytes from its files as well, at once."""

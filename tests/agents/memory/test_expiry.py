@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from agents.memory.expiry import SLICE_SESSIONS, Expiry
+from agents.memory.expiry import GRACE_S, SLICE_SESSIONS, Expiry
 from agents.memory.persons import Persons, person_key
 from agents.store import SessionStore
 from schemas.deadline import ManualClock
@@ -175,7 +175,24 @@ def test_a_partition_in_doubt_is_left_alone() -> None:
     rig.clock.advance(60.0)
     rig.board.end((0,))
     swept(rig)
-    assert (rig.written, rig.tables.ledger.sessions((0,))) == ([], 0)
+    assert (rig.written, rig.tables.ledger.sessions((0,))) == ([], 1)
+
+
+def test_counts_outlive_a_rebalance_and_not_much_more() -> None:
+    """A partition that comes back within the grace is swept as before; one that stays away is counted no more."""
+    rig = make(session_ttl_s=1.0)
+    rig.use("kept")
+    rig.board.end((0, 1))
+    swept(rig)
+    rig.clock.advance(GRACE_S / 2)
+    rig.board.begin(0, 20, 10)
+    swept(rig)
+    assert (rig.sessions(), rig.erased) == (set(), ["age"])
+    rig.use("theirs")
+    rig.board.end((0,))
+    rig.clock.advance(GRACE_S + 1)
+    swept(rig)
+    assert rig.tables.ledger.partitions() == ()
 
 
 def test_one_worker_erases_old_persons() -> None:
