@@ -76,6 +76,8 @@ class Given(msgspec.Struct, frozen=True):
     """Tokens made beyond those delivered."""
     why: str = ""
     """What stands in `rungs`: the rule's name, the age of a kept answer; empty: how it finished."""
+    shortened: bool = False
+    """From a prompt that was made shorter for want of time: good enough for this event, and not to be kept for others."""
 
 
 class Declined(msgspec.Struct, frozen=True):

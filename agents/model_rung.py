@@ -99,7 +99,8 @@ class ModelRung:
         outcome = ask.outcome
         if outcome is None:
             ask.cancel()
-            return self._given_up(ask, question, budget, asked, request.due)
+            result, verdict = self._given_up(ask, question, budget, asked, request.due)
+            return _marked(result, request, question), verdict
         match outcome:
             case EngineFailed():
                 declined = Declined("failed", outcome.detail, outcome.reason, ModelTimes(queue=spent), wasted=outcome.tokens)
@@ -107,7 +108,7 @@ class ModelRung:
             case GivenUp():
                 return Declined("cut", outcome.why, outcome.reason, ModelTimes(queue=spent)), "mute"
             case Finished():
-                result = self._finished(outcome, question, spent)
+                result = _marked(self._finished(outcome, question, spent), request, question)
                 return result, _verdict(result, question, was_late=outcome.finish_reason == "deadline" and not ask.is_probe)
             case _:
                 assert_never(outcome)
@@ -257,6 +258,13 @@ def _verdict(result: Given | Declined, question: Question, *, was_late: bool) ->
         return "served"
     is_promised = question.constraint is None or question.constraint.choice is not None
     return "late" if was_late and is_promised else "mute"
+
+
+def _marked(result: Given | Declined, request: Generate, question: Question) -> Given | Declined:
+    """An answer from a shortened prompt says so."""
+    if isinstance(result, Declined) or request.messages == question.messages:
+        return result
+    return msgspec.structs.replace(result, shortened=True, why=f"{result.why or result.finish_reason or ''}, on a shorter prompt")
 
 
 def _scaled(queue_ms: float, prefill_ms: float, generate_ms: float, spent: float) -> ModelTimes:

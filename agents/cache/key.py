@@ -135,7 +135,7 @@ def _policy_version(settings: Settings, scenario: Scenario, session: Session) ->
     policy = {key: value for key, value in tree.get("policy", {}).items() if key != "disclosure"}
     shape = (
         session.instructions,
-        (session.turns, session.turn_chars, session.prompt_chars),
+        (session.turns, session.turn_chars, session.prompt_chars, session.prompt_tokens),
         rungs,
         models,
         (scenario.context, scenario.cache.standalone),

@@ -234,7 +234,7 @@ class CacheRung:
     def _keep(self, opened: _Open, given: Given) -> bytes | None:
         """The kept form of a model's own, whole, harmless answer; None for any other, which is not kept and which nobody else gets."""
         question, identity = opened.question, opened.identity
-        if given.outcome != "model" or given.reason is not None or given.model != identity.writer or self._kept.is_closed(identity.key):
+        if given.outcome != "model" or given.reason is not None or given.shortened or given.model != identity.writer or self._kept.is_closed(identity.key):
             return None
         value = entry_of(given, identity.writer, self._clock.wall_ms())
         is_whole = given.data is None or _data_of(value) == given.data

@@ -133,7 +133,7 @@ class SemanticCacheRung:
         writer = opened.identity.writer
         if given.outcome == "semantic_cache" and isinstance(opened.found, Hit):
             self._indexes.note_given(opened.found.entry, event)
-        elif given.outcome == "model" and given.reason is None and given.model == writer and isinstance(opened.found, Miss):
+        elif given.outcome == "model" and given.reason is None and not given.shortened and given.model == writer and isinstance(opened.found, Miss):
             if not opened.identity.is_pure or not _may_keep(question, given):
                 self._count("refused")
                 return

@@ -50,13 +50,15 @@ def test_with_time_enough_the_whole_prompt_is_read() -> None:
     """Nothing is left out that could be read."""
     read, given = read_in(20.0, "and now?")
     assert read == sum(len(message.text.split()) for message in question("and now?").messages)
-    assert given.outcome == "model"
+    assert (given.outcome, given.shortened) == ("model", False)
 
 
 def test_with_less_time_older_turns_are_left_out_and_the_model_still_answers() -> None:
     """An event that would have been refused for its long past is answered from a shorter one."""
     read, given = read_in(1.2, "and now?")
     assert 15 < read < 240
+    assert given.shortened
+    assert given.why.endswith("on a shorter prompt")
     assert given.outcome in ("model", "partial")
 
 

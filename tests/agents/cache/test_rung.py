@@ -63,6 +63,7 @@ NOT_KEPT: dict[str, Given | None] = {
     "another cache's": said("By card.", outcome="semantic_cache"),
     "with personal data": said("Write to ann@example.com."),
     "with other data than its text": said("{}", data={"a": 1}),
+    "from a shortened prompt": said("By card.", shortened=True),
     "nobody's": None,
 }
 
