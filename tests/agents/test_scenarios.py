@@ -103,6 +103,19 @@ def test_nothing_may_stand_below_the_default() -> None:
         plans({"ladder": {"rungs": ["default", "main"]}})
 
 
+@pytest.mark.parametrize("pattern", ["(", "(?=x)", "x*", "(x{1,100}){1,100}"])
+def test_a_decision_pattern_that_cannot_work_is_told_at_start(pattern: str) -> None:
+    """By its key and its place."""
+    with pytest.raises(ConfigError, match=r"scenarios\.shop\.decision_patterns\[1\]"):
+        plans({"scenarios": {"shop": {"decision_patterns": ["buy", pattern]}}})
+
+
+def test_a_slot_of_facts_that_cannot_work_is_told_at_start() -> None:
+    """Settings of facts are read with the scenarios' plans."""
+    with pytest.raises(ConfigError, match=r"facts\.slots\[0\]"):
+        plans({"facts": {"slots": [{"name": "hero", "patterns": {"en": ["("]}}]}})
+
+
 @pytest.mark.parametrize("text", ["{", "{order}", "{state}", "{state.}", "}", "{text}"])
 def test_a_default_that_is_no_template_is_told_at_start(text: str) -> None:
     """By its key, scenario and locale included."""
