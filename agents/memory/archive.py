@@ -109,9 +109,9 @@ async def forget(settings: Settings, wanted: Wanted, *, wait_s: float, tell: Cal
     async with _opened(settings, wanted, names) as values:
         before = values.present
         tell(f"{len(before)} records of {len(names)} sessions")
-        places = {read_key(one.key)[1]: one.partition for one in before if one.topic != topics.persons}
+        places = {(read_key(one.key)[1], one.partition) for one in before if one.topic != topics.persons}
         async with EventSender(settings) as sender:
-            for session_id, partition in places.items():
+            for session_id, partition in sorted(places):
                 await sender.send_raw(None, session_id.encode(), ((TENANT_HEADER, wanted.tenant.encode()), (FORGET_HEADER, b"1")), partition)
         tables = {topics.sessions_changelog, topics.answers_changelog}
         await _until_gone(values, tables, wait_s)
@@ -121,7 +121,7 @@ async def forget(settings: Settings, wanted: Wanted, *, wait_s: float, tell: Cal
     return Forgotten(
         tenant=wanted.tenant,
         subject=wanted.subject,
-        sessions=tuple(sorted(places)),
+        sessions=tuple(sorted({session_id for session_id, _ in places})),
         answers=sum(len(read_key(one.key)) == _ANSWER_PARTS and one.topic == topics.answers_changelog for one in before),
         person_records=sum(one.topic == topics.persons for one in before),
         shared_answers=await _clear_shared(settings),
