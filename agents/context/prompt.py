@@ -20,7 +20,7 @@ own tokenizer lives in the engine's process, and a count that learnt would give 
 MESSAGE_TOKENS = 5
 """Of the chat template around each message."""
 
-LEAST_CHARS = 64
+LEAST_TOKENS = 24
 """Of the newest text in the shortest prompt: with less of it the model would answer something else."""
 
 QUARTERINGS = 4
@@ -74,9 +74,9 @@ class Prompt(msgspec.Struct, frozen=True):
             yield self._build((), (), self.text)
         text = self._build((), (), self.text)[-1].text
         for _ in range(QUARTERINGS):
-            if len(text) <= LEAST_CHARS:
+            if (tokens := count_tokens(text)) <= LEAST_TOKENS:
                 return
-            text = text[-max(LEAST_CHARS, len(text) // 4) :]
+            text = text[-max(1, len(text) // 4, len(text) * LEAST_TOKENS // tokens) :]
             yield self._build((), (), text)
 
     def _known(self) -> tuple[str, ...]:

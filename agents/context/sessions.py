@@ -167,13 +167,16 @@ def _settle(settled: dict[str, Ending], more: Mapping[str, Ending]) -> dict[str,
 
 
 def fit(state: SessionState, limits: Limits) -> bytes:
-    """The stored bytes, with the oldest turns let go until they fit `limits.session_bytes` (R09: an oversize write stops a worker)."""
+    """The stored bytes, with the oldest turns let go until they fit `limits.session_bytes` (R09: an oversize write stops a worker).
+
+    When that is not enough, facts and the stamps of `state` go, then everything but the session's counts.
+    """
     stored = dump_stored(state)
     while len(stored) > limits.session_bytes and state.turns:
         state = msgspec.structs.replace(state, turns=state.turns[1:])
         stored = dump_stored(state)
     if len(stored) > limits.session_bytes:
-        stored = dump_stored(msgspec.structs.replace(state, facts={}, waiting_facts={}))
+        stored = dump_stored(msgspec.structs.replace(state, facts={}, waiting_facts={}, state_stamps={}))
     if len(stored) > limits.session_bytes:
         stored = dump_stored(SessionState(turn_count=state.turn_count, context=state.context, clock_ms=state.clock_ms))
     return stored

@@ -50,6 +50,15 @@ def test_stored_value_always_fits() -> None:
     assert load_stored(stored, SessionState).turns[-1].event_id == "e59"
 
 
+def test_a_session_that_is_too_large_keeps_its_state_before_its_facts() -> None:
+    """What the application told outlives what can be said again, and counts outlive everything."""
+    state = SessionState(turns=(turn(1),), state={"gold": 5}, facts={"facts": ["x" * 3000]}, turn_count=7, clock_ms=9)
+    assert load_stored(sessions.fit(state, Limits(session_bytes=2048)), SessionState).state == {"gold": 5}
+    full = msgspec.structs.replace(state, state={"gold": "x" * 5000})
+    left = load_stored(sessions.fit(full, Limits(session_bytes=2048)), SessionState)
+    assert (left.state, left.turn_count, left.clock_ms) == ({}, 7, 9)
+
+
 @pytest.mark.parametrize(
     ("patch", "expected"),
     [
