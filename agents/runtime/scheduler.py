@@ -140,7 +140,8 @@ class Scheduler:
         now = max(now, self._step_ends)
         if alone[work.id].met_at > work.due and not self._may_probe(work, offered):
             late = alone[work.id].met_at - work.due
-            return Refused("deadline", f"{work.need} tokens would be {late * 1000:.0f} ms late on an idle engine")
+            how = f"{late * 1000:.0f} ms late" if late < math.inf else "far too late"
+            return Refused("deadline", f"{work.need} tokens would be {how} on an idle engine")
         if not self.shares.lets_in(work.priority, now, idle=not self._works):
             return Refused("overload", f"priority {work.priority} has to make room for higher ones")
         full = self.running >= self._max_batch
