@@ -202,9 +202,11 @@ class _Place:
 
     async def _bounded(self, question: Question, budget: Budget) -> Given | Declined:
         limit = asyncio.timeout(None)
+        back = False
 
         def hurry(_: asyncio.Future[Any]) -> None:
-            limit.reschedule(asyncio.get_running_loop().time() + OVERRUN_S)
+            if not back:  # the timer and the rung's end may meet in one turn of the loop, and a callback that is scheduled cannot be taken back
+                limit.reschedule(asyncio.get_running_loop().time() + OVERRUN_S)
 
         try:
             async with limit:
@@ -212,6 +214,7 @@ class _Place:
                 try:
                     return await self.rung.answer(question, budget)
                 finally:
+                    back = True
                     budget.stop.remove_done_callback(hurry)
         except TimeoutError:
             if not limit.expired():

@@ -44,4 +44,5 @@ class SameAnswers:
 
 def _name(tenant: str, question: str, answer: str) -> bytes:
     parts = (tenant, answer) if len(answer) >= TELLING_CHARS else (tenant, answer, " ".join(question.split()).casefold())
-    return hashlib.blake2b("\0".join(parts).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    lengths = ",".join(str(len(part)) for part in parts)  # or a tenant with the mark between them in its name could speak for another
+    return hashlib.blake2b(f"{lengths}:{''.join(parts)}".encode("utf-8", "surrogatepass"), digest_size=16).digest()

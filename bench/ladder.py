@@ -32,9 +32,7 @@ WARM_EVENTS = 20
 
 def config(bootstrap: str, more: str) -> str:
     """A worker without history, so that a question depends on nothing but itself."""
-    return (
-        f'[kafka]\nbootstrap = "{bootstrap}"\n[worker]\nmetrics_port = 0\n[session]\nturns = 0\ninstructions = "{INSTRUCTIONS}"\n{more}'
-    )
+    return f'[kafka]\nbootstrap = "{bootstrap}"\n[worker]\nmetrics_port = 0\n[session]\nturns = 0\ninstructions = "{INSTRUCTIONS}"\n{more}'
 
 
 async def measure_cache(bootstrap: str, folder: Path) -> None:

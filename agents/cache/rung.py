@@ -26,6 +26,10 @@ FLOOR_S = 0.0005
 RECHECK_S = 2.0
 """With a shared store, how long an answer in memory is given without asking whether another worker was told that it is wrong."""
 
+MAX_LEADERS = 3
+"""Leaders that one event waits for in turn: a leader that is cancelled or short of time must not send all who waited for it to the model at once,
+and somebody whose leaders all fail must still have time to ask for itself."""
+
 MAX_OPEN = 10_000
 """Walks whose end is awaited; more events than that are never in flight. Beyond it the oldest is let go, and those who wait for it with it."""
 
@@ -164,7 +168,14 @@ class CacheRung:
     async def _join(self, ahead: Flight, question: Question, identity: Identity, budget: Budget) -> Given | Declined:
         """Wait for another's answer as long as there is time for an own one after that."""
         began = time.monotonic()
-        value = await follow(ahead, budget, self._pace.needs_s if self._needs_s is None else self._needs_s(question))
+        needs_s = self._pace.needs_s if self._needs_s is None else self._needs_s(question)
+        value = await follow(ahead, budget, needs_s)
+        for _ in range(MAX_LEADERS - 1):
+            successor = self._flights.joinable(identity.key)
+            if value is not None or not ahead.landed.done() or successor is None or self._kept.is_closed(identity.key):
+                break
+            ahead = successor
+            value = await follow(ahead, budget, needs_s)
         waited = ModelTimes(queue=time.monotonic() - began)
         if value is not None:
             return self._give(question, identity, value, "followed", waited)

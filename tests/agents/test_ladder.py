@@ -333,3 +333,25 @@ def test_every_step_is_counted_with_its_reason() -> None:
         return counted
 
     assert run(going()) == [("cache", "skipped", None), ("main", "skipped", "overload"), ("default", "answered", "overload")]
+
+
+def test_a_rung_that_ends_as_the_timer_does_leaves_no_error_behind() -> None:
+    """The timer's word that comes in the same turn of the loop finds nothing left to hurry."""
+    complaints: list[object] = []
+
+    class Meets(Gives):
+        floor_s = 0.0001
+
+        async def answer(self, _question: Question, budget: Any) -> Given | Declined:
+            """End in the turn in which the budget does."""
+            budget.stop.set_result("deadline")
+            return Declined("skipped", "nothing", None)
+
+    async def going() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context))
+        await Ladder((Meets("cache", Declined("skipped", "", None)),)).walk(QUESTION, Time(), "Sorry.")
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    run(going())
+    assert not complaints

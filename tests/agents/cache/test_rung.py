@@ -190,6 +190,27 @@ def test_identical_questions_make_one_request() -> None:
     assert all(isinstance(one, Given) and one.outcome == "cache" and one.times.queue > 0 for one in others)
 
 
+def test_a_leader_that_fails_sends_one_to_the_model_and_not_all() -> None:
+    """One who waited asks next and the rest wait for it; they are given its answer when it comes."""
+
+    async def going() -> list[Given | Declined]:
+        cache = Cache()
+        asked = [question("How do I pay?", event=str(number), session=str(number)) for number in range(30)]
+        tasks = [asyncio.ensure_future(cache.rung.answer(one, Budget())) for one in asked]
+        for number in range(2):
+            while not tasks[number].done():
+                await asyncio.sleep(0)
+            assert [task.done() for task in tasks].count(True) == number + 1
+            cache.rung.ended(asked[number], None if number == 0 else said("By card."))
+            for _ in range(5):
+                await asyncio.sleep(0)
+        return list(await asyncio.gather(*tasks))
+
+    results = run(going())
+    assert [isinstance(one, Declined) for one in results].count(True) == 2
+    assert all(isinstance(one, Given) and one.outcome == "cache" for one in results[2:])
+
+
 def test_a_follower_that_cannot_wait_asks_for_itself() -> None:
     """With no more time than the next rung needs it declines at once, without spoiling the flight for others."""
 
