@@ -8,6 +8,10 @@ import msgspec
 
 STORED_VERSION = 1
 
+STATE_ROOM = 32_768
+"""Bytes of a stored session that `state` and its stamps never take, so that they are never what has to go: 64 endings of decisions with the longest
+ids (25 KiB), counts and the fields' names. Without it a state that was accepted could be lost when the session is written."""
+
 
 class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One event and what was answered; `reply` is empty when the answer was not the model's own."""

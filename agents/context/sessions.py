@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import msgspec
 
 from schemas.events import InteractionEvent
-from schemas.session import Decision, Ending, KeptEntry, KeptIndex, Pending, SessionState, Turn, dump_stored
+from schemas.session import STATE_ROOM, Decision, Ending, KeptEntry, KeptIndex, Pending, SessionState, Turn, dump_stored
 from schemas.settings import Limits, Session
 
 MAX_PENDING = 8
@@ -19,7 +19,7 @@ MAX_DECISIONS = 32
 
 
 MAX_SETTLED = 64
-"""Decisions whose end is remembered: a confirm that comes again after more of them is answered as unknown. 8 KiB of the longest ids."""
+"""Decisions whose end is remembered: a confirm that comes again after more of them is answered as unknown. 25 KiB of the longest ids."""
 
 MAX_GONE = 64
 """Removed keys of `state` whose stamps are kept: of more, one removed long ago could be brought back by an event that was late since before."""
@@ -62,7 +62,10 @@ def undisputed(state: SessionState) -> SessionState:
 
 
 def merge_state(state: SessionState, patch: dict[str, Any], limits: Limits, stamp: Stamp = NEWEST, *, replaces: bool = False) -> SessionState | None:
-    """The session with an event's `state` merged in (RFC 7396: null removes); None when it would outgrow `limits.state_bytes`.
+    """The session with an event's `state` merged in (RFC 7396: null removes); None when it would outgrow its bounds.
+
+    They are `limits.state_bytes`, and for the state with its keys' stamps `limits.session_bytes` less `STATE_ROOM`: what is accepted is never lost
+    when the session is written. A session that is above the second already may change, but not grow.
 
     Of one top-level key the write with the greater (time, offset) wins, in whatever order they come. With `replaces` keys that the patch does not
     name go, unless a later event wrote them.
@@ -75,9 +78,12 @@ def merge_state(state: SessionState, patch: dict[str, Any], limits: Limits, stam
         return state
     base = {key: value for key, value in state.state.items() if key not in newer} if replaces else state.state
     merged = _merge_patch(base, newer)
-    if len(msgspec.msgpack.encode(merged)) > limits.state_bytes:
+    if _bytes(merged) > limits.state_bytes:
         return None
     stamps = _bounded_stamps({**stamps, **dict.fromkeys(newer, stamp)}, merged)
+    weight = _weight(merged, stamps)
+    if weight + _bytes(state.unknown) > limits.session_bytes - STATE_ROOM and weight > _weight(state.state, state.state_stamps):
+        return None
     version = state.state_version + (merged != state.state)
     return msgspec.structs.replace(state, state=merged, state_stamps=stamps, state_version=version)
 
@@ -85,6 +91,15 @@ def merge_state(state: SessionState, patch: dict[str, Any], limits: Limits, stam
 def stale_keys(state: SessionState, patch: dict[str, Any], stamp: Stamp) -> tuple[str, ...]:
     """Keys of a patch that a later event has written already."""
     return tuple(key for key in patch if tuple(state.state_stamps.get(key, OLDEST)) > stamp)
+
+
+def _bytes(value: Any) -> int:
+    return len(msgspec.msgpack.encode(value))
+
+
+def _weight(values: dict[str, Any], stamps: dict[str, Stamp]) -> int:
+    """Bytes of a state with its stamps; those of absent keys give way when a session is written."""
+    return _bytes(values) + _bytes({key: stamp for key, stamp in stamps.items() if key in values})
 
 
 def _bounded_stamps(stamps: dict[str, Stamp], present: dict[str, Any]) -> dict[str, Stamp]:
@@ -167,19 +182,58 @@ def _settle(settled: dict[str, Ending], more: Mapping[str, Ending]) -> dict[str,
 
 
 def fit(state: SessionState, limits: Limits) -> bytes:
-    """The stored bytes, with the oldest turns let go until they fit `limits.session_bytes` (R09: an oversize write stops a worker).
+    """The stored bytes, at most `limits.session_bytes` of them (R09: an oversize write stops a worker).
 
-    When that is not enough, facts and the stamps of `state` go, then everything but the session's counts.
+    What does not fit goes in this order, of each the oldest first and no more than needed: turns, stamps of removed keys, confirmed decisions,
+    waiting decisions (they lapse), facts. `state` is only reached when a limit was lowered or a newer release stored more: see `merge_state`. Then
+    its stamps go before it, and after it the endings of decisions; fields of a newer release go last.
     """
+    present = {key: stamp for key, stamp in state.state_stamps.items() if key in state.state}
+    steps: tuple[tuple[int, Callable[[SessionState, int], SessionState]], ...] = (
+        (len(state.turns), _without_turns),
+        (1, lambda now, _: msgspec.structs.replace(now, state_stamps=present)),
+        (len(state.decisions), lambda now, count: msgspec.structs.replace(now, decisions=now.decisions[count:])),
+        (len(state.pending), _without_pending),
+        (1, lambda now, _: msgspec.structs.replace(now, facts={}, waiting_facts={})),
+        (1, lambda now, _: msgspec.structs.replace(now, state_stamps={})),
+        (1, lambda now, _: msgspec.structs.replace(now, state={})),
+        (1, lambda now, _: msgspec.structs.replace(now, settled={}, disputed={})),
+        (1, lambda now, _: msgspec.structs.replace(now, unknown={})),
+    )
     stored = dump_stored(state)
-    while len(stored) > limits.session_bytes and state.turns:
-        state = msgspec.structs.replace(state, turns=state.turns[1:])
-        stored = dump_stored(state)
-    if len(stored) > limits.session_bytes:
-        stored = dump_stored(msgspec.structs.replace(state, facts={}, waiting_facts={}, state_stamps={}))
-    if len(stored) > limits.session_bytes:
-        stored = dump_stored(SessionState(turn_count=state.turn_count, context=state.context, clock_ms=state.clock_ms))
+    for count, without in steps:
+        if len(stored) <= limits.session_bytes:
+            break
+        state, stored = _least(state, count, without, limits.session_bytes)
     return stored
+
+
+def _least(state: SessionState, count: int, without: Callable[[SessionState, int], SessionState], fits: int) -> tuple[SessionState, bytes]:
+    """The session without as few of `count` parts as make it fit, without all when none do; halving, since a session may have thousands of turns."""
+    low, high = min(1, count), count
+    while low < high:
+        middle = (low + high) // 2
+        if len(dump_stored(without(state, middle))) <= fits:
+            high = middle
+        else:
+            low = middle + 1
+    left = without(state, low) if low else state
+    return left, dump_stored(left)
+
+
+def _without_turns(state: SessionState, count: int) -> SessionState:
+    turns = state.turns[count:]
+    known = {turn.event_id for turn in turns}
+    return msgspec.structs.replace(state, turns=turns, disputed={name: verdict for name, verdict in state.disputed.items() if name in known})
+
+
+def _without_pending(state: SessionState, count: int) -> SessionState:
+    """Without the oldest waiting decisions and what waited for them; their confirm is answered as expired."""
+    gone, left = state.pending[:count], state.pending[count:]
+    names = {item.event_id for item in left}
+    waiting = {name: kept for name, kept in state.waiting_facts.items() if name in names}
+    settled = _settle(state.settled, {item.event_id: "expired" for item in gone})
+    return msgspec.structs.replace(state, pending=left, waiting_facts=waiting, settled=settled)
 
 
 def keep(index: KeptIndex, entry: KeptEntry, *, keep_last: int, committed: int, max_bytes: int) -> tuple[KeptIndex, tuple[str, ...]]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agents.context import sessions
 from agents.context.learning import event_time_ms
 from schemas.events import InteractionEvent
-from schemas.session import KeptEntry, KeptIndex, SessionState, Turn, dump_stored, load_stored
+from schemas.session import STATE_ROOM, Ending, KeptEntry, KeptIndex, SessionState, Turn, dump_stored, load_stored
 from schemas.settings import Limits, Session
 
 
@@ -57,6 +57,104 @@ def test_a_session_that_is_too_large_keeps_its_state_before_its_facts() -> None:
     full = msgspec.structs.replace(state, state={"gold": "x" * 5000})
     left = load_stored(sessions.fit(full, Limits(session_bytes=2048)), SessionState)
     assert (left.state, left.turn_count, left.clock_ms) == ({}, 7, 9)
+
+
+def decided(asked: int, confirmed: int, chars: int, state: SessionState) -> SessionState:
+    """A session that asked for decisions of so many Chinese characters and had the first of them confirmed."""
+    for number in range(asked):
+        event = InteractionEvent(event_id=f"d{number}", session_id="s", kind="decision", text="汉" * chars)
+        state, _ = sessions.ask_confirmation(state, event, now_ms=1000, settings=Session())
+        if number < confirmed:
+            state, _ = sessions.confirm(state, f"d{number}", accept=True, now_ms=1001)
+    return state
+
+
+def test_many_long_decisions_never_cost_the_state() -> None:
+    """Full of decisions and state, a session loses its oldest decisions alone, no more than needed, and still knows how they ended."""
+    state = sessions.merge_state(SessionState(unknown={"mood": "good"}, context=3), {"notes": "x" * 60_000}, Limits(), (1, 1))
+    assert state is not None
+    state = decided(40, 32, 2000, sessions.remember_turn(state, turn(1), Session()))
+    assert len(dump_stored(state)) > Limits().session_bytes
+    stored = sessions.fit(state, Limits())
+    left = load_stored(stored, SessionState)
+    assert Limits().session_bytes - 7000 < len(stored) <= Limits().session_bytes
+    assert (left.state, left.state_stamps, left.state_version) == (state.state, state.state_stamps, 1)
+    assert (left.pending, left.settled, left.unknown, left.context) == (state.pending, state.settled, {"mood": "good"}, 3)
+    assert left.decisions
+    assert left.decisions == state.decisions[-len(left.decisions) :]
+    assert sessions.confirm(left, "d0", accept=True, now_ms=1002)[1] == "already"
+
+
+def test_parts_of_a_session_go_in_the_order_that_is_documented() -> None:
+    """Whatever the bound, nothing goes while something of lesser worth is there, and what is written always fits."""
+    full = decided(12, 6, 200, SessionState(unknown={"mood": "good"}, turn_count=9, context=2, clock_ms=5, state_version=4))
+    full = msgspec.structs.replace(
+        full,
+        turns=tuple(turn(number, 300) for number in range(6)),
+        disputed={"e0": "wrong"},
+        state={"a": "x" * 1500},
+        state_stamps={"a": (1, 1), "gone" * 100: (0, 0)},
+        facts={"v": 1, "facts": ["y" * 900]},
+        waiting_facts={"d6": {"v": 1}},
+    )
+    worth = ("turns", "gone", "decisions", "pending", "facts", "stamps", "state", "settled", "unknown")
+    seen = set()
+    for bound in range(1024, len(dump_stored(full)) + 1, 37):
+        stored = sessions.fit(full, Limits(session_bytes=bound))
+        assert len(stored) <= bound
+        left = load_stored(stored, SessionState)
+        usual = (len(left.turns), len(left.state_stamps) > 1, len(left.decisions), len(left.pending), bool(left.facts))
+        kept = (*usual, "a" in left.state_stamps, bool(left.state), bool(left.settled), bool(left.unknown))
+        whole = (6, True, 6, 6, True, True, True, True, True)
+        touched = [number for number, (part, all_of_it) in enumerate(zip(kept, whole, strict=True)) if part != all_of_it]
+        assert touched == list(range(len(touched)))
+        assert not any(kept[: len(touched) - 1])
+        seen.add(worth[len(touched) - 1] if touched else "")
+        assert (left.turn_count, left.context, left.clock_ms, left.state_version) == (9, 2, 5, 4)
+        assert set(left.disputed) <= {item.event_id for item in left.turns}
+        assert set(left.waiting_facts) <= {item.event_id for item in left.pending}
+        for number in range(6, 12 - len(left.pending)):
+            assert sessions.confirm(left, f"d{number}", accept=True, now_ms=1002)[1] == ("expired" if left.settled else "unknown")
+    assert {"turns", "decisions", "pending", "state"} <= seen
+
+
+def test_thousands_of_small_keys_are_refused_before_they_could_be_lost() -> None:
+    """A state counts with its stamps: what is accepted is kept whole beside everything else, what is not leaves the session as it was."""
+    state, limits = SessionState(), Limits()
+    for first in range(0, 11_000, 500):
+        patch = {f"{number:x}": 1 for number in range(first, first + 500)}
+        merged = sessions.merge_state(state, patch, limits, (1_790_000_000_000, 10_000_000))
+        if merged is None:
+            break
+        state = merged
+    else:
+        pytest.fail("11,000 keys are more than a session holds")
+    assert len(state.state) > 5000
+    full = decided(40, 32, 2000, state)
+    left = load_stored(sessions.fit(full, limits), SessionState)
+    assert (left.state, left.state_stamps) == (state.state, state.state_stamps)
+    assert sessions.merge_state(left, {"0": 2}, limits, (1_790_000_000_001, 10_000_001)) is not None
+    emptied = sessions.merge_state(left, {"z": 1}, limits, (1_790_000_000_001, 10_000_001), replaces=True)
+    assert emptied is not None
+    assert emptied.state == {"z": 1}
+
+
+def test_a_session_of_an_older_release_may_change_and_shrink() -> None:
+    """Above the bound already, it takes what makes it no larger, so that it is never stuck."""
+    stamp = (1_790_000_000_000, 10_000_000)
+    keys = [f"{number:x}" for number in range(11_000)]
+    state = SessionState(state=dict.fromkeys(keys, 1), state_stamps=dict.fromkeys(keys, stamp))
+    assert sessions.merge_state(state, {"new": 1}, Limits(), stamp) is None
+    assert sessions.merge_state(state, {"0": 2}, Limits(), stamp) is not None
+    assert sessions.merge_state(state, {"0": None}, Limits(), stamp) is not None
+    assert load_stored(sessions.fit(state, Limits()), SessionState).state == state.state
+
+
+def test_the_room_beside_the_state_holds_what_never_gives_way() -> None:
+    """Endings with the longest ids, counts and field names fit beside the largest state that is accepted."""
+    settled: dict[str, Ending] = {"汉" * 125 + f"{number:03}": "confirmed" for number in range(sessions.MAX_SETTLED)}
+    state = SessionState(settled=settled, turn_count=2**40, context=2**40, clock_ms=2**50, state_version=2**40, locale="x" * 35)
+    assert len(dump_stored(state)) <= STATE_ROOM
 
 
 @pytest.mark.parametrize(
