@@ -151,6 +151,7 @@ class Ladder:
 
     def __init__(self, rungs: tuple[RungProtocol, ...], *, insurance: Degraded | None = None, on_rung: OnRung | None = None, look: Look | None = None) -> None:
         self._places = tuple(_Place(rung) for rung in rungs)
+        self._has_models = any(place.cost is None for place in self._places)
         self._insurance = insurance
         self._look = look
         self._on_rung = on_rung
@@ -160,7 +161,7 @@ class Ladder:
 
         One attempt a rung, and one more in the whole walk, for a model whose answer contradicted what is known: no retry multiplies a time-out.
         """
-        descent = _Descent(question, budget, default_text, self._look)
+        descent = _Descent(question, budget, default_text, self._look, has_models=self._has_models)
         try:
             await self._descend(descent)
         finally:
@@ -233,8 +234,9 @@ class _Place:
 class _Descent:
     """One walk: what was tried, what came of it, and what is given when nothing else is."""
 
-    def __init__(self, question: Question, budget: Budget, default_text: str, look: Look | None = None) -> None:
+    def __init__(self, question: Question, budget: Budget, default_text: str, look: Look | None = None, *, has_models: bool = True) -> None:
         self._look = look
+        self._has_models = has_models
         self._has_asked_again = False
         self.steps: list[tuple[Rung, Reason | None]] = []
         self.insured = False
@@ -314,7 +316,8 @@ class _Descent:
 
     def fall_back(self) -> None:
         """No rung has answered: a degraded rule, else the default."""
-        reason = self._reason or ("deadline" if self._is_short else "engine_error" if self._broken else "engine_unavailable")
+        unnamed: Reason | None = "engine_unavailable" if self._has_models else None  # a ladder without models has ended where it was meant to
+        reason = self._reason or ("deadline" if self._is_short else "engine_error" if self._broken else unnamed)
         if self._instead is not None:
             self._answer("rules", self._instead, 0.0)
         else:

@@ -128,10 +128,13 @@ class ModelRung:
     def _should_leave(self, ask: Ask, question: Question, budget: Budget) -> bool:
         """A usable part of an answer is worth more than another model's, so who has one waits for the rest."""
         has_partial = question.constraint is None and ask.tokens >= self._engine.model.min_tokens
-        return ask.silent and not has_partial and self._has_relief(question, budget)
+        if has_partial or not self._has_relief(question, budget):
+            return False
+        return ask.silent or (ask.is_probe and not self._has_relief(question, budget, later_s=2 * LOOK_S))
 
-    def _has_relief(self, question: Question, budget: Budget) -> bool:
-        left = budget.stop_at - time.monotonic()
+    def _has_relief(self, question: Question, budget: Budget, *, later_s: float = 0.0) -> bool:
+        """Whether another model would still make it, asked now or `later_s` from now."""
+        left = budget.stop_at - time.monotonic() - later_s
         return any(rung.could_answer(question, left) for rung in self._relief)
 
     def _fitting(self, question: Question, budget: Budget) -> tuple[Message, ...]:
@@ -221,6 +224,8 @@ class ModelRung:
         now = time.monotonic()
         first = min(ask.first_at or now, now)
         times = ModelTimes(prefill=first - asked, generate=now - first)
+        if not budget.stop.done() and not ask.silent:
+            return Declined("cut", f"too slow, after {ask.tokens} tokens, while another model still makes it", "deadline", times, wasted=ask.tokens), "mute"
         if not budget.stop.done():
             return Declined("failed", SILENT, "engine_unavailable", times, wasted=ask.tokens), "failed"
         if budget.stop.result() != "deadline":

@@ -20,6 +20,10 @@ HORIZON_STEPS = 400
 PROBE_S = 1.0
 """An idle engine that refuses is asked so often whether it is still that slow; the probe's own answer comes by its due all the same."""
 
+MAX_PROBE_S = 16.0
+"""Each probe in vain doubles the pause up to this: a model that is too slow for its events must not cost one of them its time every second, and one
+that was slow for a moment is back within so many seconds."""
+
 SAFETY = 2.0
 """From the 90 % tail of single steps that the cost model knows (1.3 deviations) to the 99.5 % that a promise is to keep (2.6)."""
 
@@ -108,6 +112,7 @@ class Scheduler:
         self._refused: dict[_Who | None, tuple[Work, str]] = {}
         """Who was refused last since anything changed; None for what the engine itself could not do, whoever asks."""
         self._stepped_at = float("-inf")
+        self._probe_pause_s = PROBE_S
 
     @property
     def running(self) -> int:
@@ -160,6 +165,8 @@ class Scheduler:
             return self._refuse(work, now, "what is free is kept for others", by=_who(work), raises_price=False)
         work.offered = offered
         work.first_at = self._first_token_at([*others, work], work, now)
+        if not work.probe:
+            self._probe_pause_s = PROBE_S
         work.on_engine = not full
         self._works[work.id] = work
         self.shares.note(work.tenant, _cost(work), now, lane=work.lane, priority=work.priority, weight=work.weight)
@@ -200,7 +207,10 @@ class Scheduler:
     def end(self, request_id: int) -> Work | None:
         """A request has ended, or nobody waits for it any more."""
         self._refused.clear()
-        return self._works.pop(request_id, None)
+        work = self._works.pop(request_id, None)
+        if work is not None and work.probe:
+            self._probe_pause_s = PROBE_S if work.tokens >= work.need else min(MAX_PROBE_S, 2 * self._probe_pause_s)
+        return work
 
     def clear(self) -> None:
         """The engine is gone, and all its work with it."""
@@ -210,7 +220,7 @@ class Scheduler:
 
     def _may_probe(self, work: Work, now: float) -> bool:
         """Let one through now and then on an idle engine: figures that refuse everybody would never be corrected by anybody."""
-        if self._works or now - self._stepped_at < PROBE_S or work.due <= now:
+        if self._works or now - self._stepped_at < self._probe_pause_s or work.due <= now:
             return False
         self._stepped_at = now
         work.probe = True

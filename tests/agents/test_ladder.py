@@ -130,8 +130,9 @@ def test_no_rung_is_asked_when_time_is_up() -> None:
 
 
 def test_a_ladder_without_rungs_gives_the_default() -> None:
-    """Nothing is there that could answer."""
-    assert (walk().given.outcome, walk().given.reason) == ("default", "engine_unavailable")
+    """It ends where it was meant to: nothing failed that could be named, and no engine is blamed where none is."""
+    assert (walk().given.outcome, walk().given.reason) == ("default", None)
+    assert (walk(miss("cache")).given.outcome, walk(miss("cache")).given.reason) == ("default", None)
 
 
 def test_a_default_keeps_the_time_that_models_took() -> None:

@@ -124,6 +124,22 @@ def test_a_silent_engine_is_waited_for_when_nothing_else_would_make_it() -> None
     run(scenario())
 
 
+def test_finding_out_that_a_model_is_too_slow_leaves_the_fallback_its_time() -> None:
+    """An event that tries a main model which cannot make it is still answered by the other one, and the next try comes later and later."""
+
+    async def scenario() -> None:
+        async with pair(main={"token_ms": 100, "min_tokens": 40, "max_tokens": 64}) as both:
+            ways = []
+            for number in range(3):
+                await asyncio.sleep(1.05)
+                walk = await both.ask(f"question {number}", 0.9, max_tokens=64)
+                assert walk.given.outcome == "fallback_model"
+                ways.append(walk.rungs[0].verdict)
+            assert ways == ["cut", "skipped", "cut"]
+
+    run(scenario())
+
+
 def test_a_usable_part_is_kept() -> None:
     """Who has enough of an answer when the engine falls silent is given that, by the main model."""
 
