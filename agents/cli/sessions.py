@@ -40,7 +40,7 @@ def show(session: str, /, *, tenant: Tenant = DEFAULT_TENANT, json: Json = False
     tree = _read(config, _wanted(tenant, session, None))
     found = next(iter(tree["sessions"]), None)
     if found is None:
-        raise SetupError(f"nothing is kept of session {session!r} of tenant {tenant!r}: check both, and kafka.topic_prefix and app.id")
+        raise _nothing_kept(_wanted(tenant, session, None))
     if json:
         _print_json({"tenant": tenant, **found})
     else:
@@ -50,11 +50,15 @@ def show(session: str, /, *, tenant: Tenant = DEFAULT_TENANT, json: Json = False
 
 @app.command
 def export(session: Session = None, /, *, subject: Subject = None, tenant: Tenant = DEFAULT_TENANT, config: Config = None) -> int:
-    """Print all that is kept of a session or a person as one line of JSON, texts included.
+    """Print all that is kept of a session or a person as one line of JSON, texts included. Exit 1 when there is nothing.
 
     Example: answerby sessions export --subject ann > ann.json
     """
-    _print_json(_read(config, _wanted(tenant, session, subject)))
+    wanted = _wanted(tenant, session, subject)
+    tree = _read(config, wanted)
+    if not tree["sessions"] and not tree["persons"]:
+        raise _nothing_kept(wanted)
+    _print_json(tree)
     return 0
 
 
@@ -71,7 +75,8 @@ def forget(
 ) -> int:
     """Erase a person with all their sessions, or one session, from tables, changelogs, caches and data directories, and check that it is gone.
 
-    Names the topics that still hold what was said, and until when. Exit 1 while something is left: run it again with a worker running.
+    Names the topics that still hold what was said, and until when. Exit 1 while something is left (run it again with a worker running), and when nothing
+    was kept; caches are told in either case.
 
     Example: answerby sessions forget --subject ann
     """
@@ -84,8 +89,10 @@ def forget(
     done = asyncio.run(erase(load_settings(config), wanted, wait_s=wait, tell=lambda text: _tell(wanted, text)))
     if json:
         _print_json(msgspec.to_builtins(done))
-    else:
+    elif done.is_something:
         _print_forgotten(done, wanted)
+    if not done.is_something:
+        raise _nothing_kept(wanted)
     if done.left:
         msg = f"{done.left} records of {wanted.name} are still there: no worker has erased them yet; start one and run this again"
         raise SetupError(msg)
@@ -102,7 +109,15 @@ def _wanted(tenant: str, session: str | None, subject: str | None) -> Wanted:
     if (session is None) == (subject is None):
         msg = "name either a session or --subject"
         raise UsageError(msg)
+    for name, given in (("the session", session), ("--subject", subject), ("--tenant", tenant)):
+        if given is not None and not given.strip():
+            msg = f"{name} is empty: name whose memory is meant"
+            raise UsageError(msg)
     return Wanted(tenant, session, subject)
+
+
+def _nothing_kept(wanted: Wanted) -> SetupError:
+    return SetupError(f"nothing is kept of {wanted.name} of tenant {wanted.tenant!r}: check both, and kafka.topic_prefix and app.id")
 
 
 def _read(config: Path | None, wanted: Wanted) -> dict[str, Any]:
@@ -118,22 +133,54 @@ def _print_json(tree: Any) -> None:
 
 def _print_session(found: dict[str, Any]) -> None:
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False)
+    from agents.cli.answer_view import plain_line
+
+    console = Console(highlight=False, soft_wrap=True)
     state = found["session"] or {}
-    console.print(Text(f"session {found['session_id']}, partition {found['partition']}, last used {_time(found.get('last_used_ms'))}"))
+
+    def line(label: str, text: str) -> None:
+        console.print(Text(f"  {label:9} ", "bright_black").append(plain_line(text), "default"))
+
+    console.print(Text(plain_line(f"session {found['session_id']}, partition {found['partition']}, last used {_time(found.get('last_used_ms'))}"), "bold"))
     if found.get("subjects"):
-        console.print(Text(f"persons {', '.join(found['subjects'])}"))
-    table = Table("when", "outcome", "said", "answered", box=None, pad_edge=False)
+        line("persons", ", ".join(found["subjects"]))
     for turn in state.get("turns", ()):
-        table.add_row(_time(turn.get("at_ms")), Text(str(turn.get("outcome"))), Text(str(turn.get("user"))), Text(str(turn.get("reply"))))
-    console.print(table)
+        console.print(Text(plain_line(f"{_time(turn.get('at_ms'))} · {turn.get('outcome')} · {turn.get('event_id')}"), "bright_black"))
+        line("said", str(turn.get("user") or ""))
+        line("answered", str(turn.get("reply") or ""))
+    for fact in state.get("facts", {}).get("facts", ()):
+        line("fact", _fact_text(fact))
+    for label, decisions in (("waiting", state.get("pending", ())), ("decided", state.get("decisions", ()))):
+        for decision in decisions:
+            line(label, f"{decision.get('text')} · {decision.get('event_id')}")
     for name, value in state.items():
-        if name not in ("turns", "v") and value not in (None, {}, [], 0):
-            console.print(Text(f"{name} {msgspec.json.encode(value).decode()}"))
+        if name not in ("turns", "v", "facts", "pending", "decisions") and value not in (None, {}, [], 0):
+            line(name, value if isinstance(value, str) else msgspec.json.encode(value).decode())
     console.print(Text(f"{len(found['answers'])} answers kept for repeated events"))
+
+
+def _fact_text(fact: dict[str, Any]) -> str:
+    """`name = Ann, since 2026-11-30 …`, with what it was before."""
+    name = " ".join(str(part) for part in (fact.get("slot"), fact.get("key")) if part)
+    before = [_value_text(past) for past in fact.get("history", ())]
+    was = f"; before: {', '.join(before)}" if before else ""
+    return f"{name} = {_value_text(fact)}, since {_time(fact.get('at_ms'))}{was}"
+
+
+def _value_text(fact: dict[str, Any]) -> str:
+    value = fact.get("value")
+    if not isinstance(value, dict):
+        return str(value)
+    kind, parts = value.get("type"), {name: part for name, part in value.items() if name != "type" and part not in (None, "")}
+    if kind == "yes_no":
+        shown = "yes" if parts.get("yes") else "no"
+    elif kind == "date":
+        shown = ", ".join(f"{name} {part}" for name, part in parts.items())
+    else:
+        shown = " ".join(str(part) for part in parts.values())
+    return f"not {shown}" if fact.get("denied") else shown
 
 
 def _print_forgotten(done: Forgotten, wanted: Wanted) -> None:

@@ -63,6 +63,11 @@ class Forgotten(msgspec.Struct, frozen=True):
     """Unix ms by which the changelogs' files have lost the bytes too, at the latest and but for a run of the broker's cleaner."""
     held: tuple[Held, ...]
 
+    @property
+    def is_something(self) -> bool:
+        """Whether anything of it was kept, and so may have been erased."""
+        return bool(self.sessions or self.answers or self.person_records)
+
 
 async def find(settings: Settings, wanted: Wanted) -> LatestValues:
     """Everything that is kept of `wanted`, read and closed again.

@@ -239,11 +239,14 @@ def test_forget_says_when_no_worker_has_done_it(broker: str, tmp_path: Path) -> 
 
 
 def test_what_is_not_there_is_said(broker: str, tmp_path: Path) -> None:
-    """`show` of an unknown session is exit 1, two targets at once are exit 2, and nothing is sent."""
+    """`show`, `export` and `forget` of what is not kept are exit 1 and one sentence, two targets at once are exit 2, and nothing is sent."""
     name = fresh("nothing")
     config = worker_toml(broker, name)
     with wired(tmp_path, broker, name) as (_, wire):
-        assert command(tmp_path, config, "show", "nobody").returncode == 1
+        for words in (("show", "nobody"), ("export", "nobody"), ("export", "--subject", "ann"), ("forget", "nobody", "--json"), ("forget", "--subject", "ann")):
+            done = command(tmp_path, config, *words)
+            assert done.returncode == 1
+            assert "error: nothing is kept of s" in done.stderr
         assert command(tmp_path, config, "forget", "s1", "--subject", "ann").returncode == 2
         assert wire.lags() == dict.fromkeys(range(4), 0)
 
