@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ import msgspec
 
 from agents.rules.compiled import CompiledRule, Key, compile_rule
 from agents.rules.index import MAX_LOOSE_PATTERNS, RuleSet, is_loose
-from agents.toml_files import line_of, locate_keys, read_toml
+from agents.toml_files import line_of, locate_keys, nth_table, parse_toml, read_text, read_toml
 from schemas.errors import ConfigError
 from schemas.rules import Rule
 from schemas.settings_ladder import Rules
@@ -107,6 +108,10 @@ class Read:
     ruleset: RuleSet
 
 
+class ReadingStopped(Exception):
+    """Raised where reading was told to stop."""
+
+
 def load_rules(settings: Rules) -> RuleSet:
     """All rules of the settings, ready to match.
 
@@ -119,20 +124,44 @@ def load_rules(settings: Rules) -> RuleSet:
     return read.ruleset
 
 
-def read_rules(settings: Rules, *, settings_file: Path | None = None, in_pieces: bool = False) -> Read:
-    """The same, with every problem as a value. `settings_file` is where the inline rules stand, when that is known; `in_pieces` as for a RuleSet."""
+def read_rules(settings: Rules, *, settings_file: Path | None = None, in_pieces: bool = False, stop: threading.Event | None = None) -> Read:
+    """The same, with every problem as a value. `settings_file` is where the inline rules stand, when that is known; `in_pieces` as for a RuleSet.
+
+    Raises:
+        ReadingStopped: `stop` was set from another thread; it is looked at between two rules.
+    """
     written: list[Written] = []
     problems: list[Problem] = []
     source = _settings_source(settings_file) if settings.inline else Source(None, None, ())
     written += [Written(rule, source, index) for index, rule in enumerate(settings.inline)]
+    left = settings.max_rules - len(written)
+    if left < 0:
+        return _too_many(settings.max_rules, None, None)
     for name in settings.files:
-        found, wrong = _read_file(Path(name))
-        written += found
-        problems += wrong
-    compiled = _compile(written, problems, settings.max_rules)
+        _let_others_in(stop)
+        found = _read_file(Path(name), left, stop)
+        if isinstance(found, _TooMany):
+            return _too_many(settings.max_rules, name, found.line)
+        left -= found.entries
+        written += found.written
+        problems += found.problems
+    compiled = _compile(written, problems, stop)
     order = {name: place for place, name in enumerate((None, *settings.files))}
     problems.sort(key=lambda problem: (order.get(problem.file, 0), problem.line or 0))
     return Read(tuple(written), tuple(problems), RuleSet(() if problems else compiled, text_chars=settings.text_chars, in_pieces=in_pieces))
+
+
+def _too_many(most: int, file: str | None, line: int | None) -> Read:
+    """Told alone: none of the rules was looked at, for that could take minutes."""
+    problem = Problem(file, line, "rules.max_rules", None, f"there are more than {most} rules", "raise it, or write fewer")
+    return Read((), (problem,), RuleSet())
+
+
+def _let_others_in(stop: threading.Event | None) -> None:
+    """In a thread this lets the event loop in now, and not when the interpreter takes turns, 5 ms later; and whoever stops the reading."""
+    time.sleep(0)
+    if stop is not None and stop.is_set():
+        raise ReadingStopped
 
 
 def _settings_source(file: Path | None) -> Source:
@@ -143,28 +172,54 @@ def _settings_source(file: Path | None) -> Source:
     return Source(str(file), text, ("rules",) if isinstance(tree.get("rules"), list) else prefix)
 
 
-def _read_file(file: Path) -> tuple[list[Written], list[Problem]]:
+class _TooMany(msgspec.Struct, frozen=True):
+    """A file has more rules than are left; at which line they begin, when that is known."""
+
+    line: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What is in one file: its rules, what is wrong, and how many entries that were, right or wrong."""
+
+    written: Sequence[Written]
+    problems: Sequence[Problem]
+    entries: int = 0
+
+
+def _read_file(file: Path, most: int, stop: threading.Event | None) -> _Found | _TooMany:
     try:
-        tree, text = read_toml(file, missing="name one that exists, relative to the settings file")
+        text = read_text(file, missing="name one that exists, relative to the settings file")
+        if (line := nth_table(text, "rules", most + 1)) is not None:
+            return _TooMany(line)
+        tree = parse_toml(file, text)
     except ConfigError as error:
         wrong, _, right = str(error).removeprefix(f"{error.key}: ").partition("; ")
-        line = error.key.removeprefix(f"{file}:")
-        return [], [Problem(str(file), int(line) if line.isdecimal() else None, "", None, wrong, right)]
+        at = error.key.removeprefix(f"{file}:")
+        return _Found((), [Problem(str(file), int(at) if at.isdecimal() else None, "", None, wrong, right)])
     source = Source(str(file), text, ("rules",))
     entries = tree.get("rules")
     extra = next((key for key in tree if key != "rules"), None)
     if extra is not None:
-        return [], [Problem(str(file), source.line_of_name(extra), extra, None, "unknown key", "a rule file holds [[rules]] alone; settings are given by -c")]
+        right = "a rule file holds [[rules]] alone; settings are given by -c"
+        return _Found((), [Problem(str(file), source.line_of_name(extra), extra, None, "unknown key", right)])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        return [], [source.problem((), "no rules", "write [[rules]] entries")]
+        return _Found((), [source.problem((), "no rules", "write [[rules]] entries")])
+    if len(entries) > most:
+        return _TooMany(None)
+    return _convert(entries, tree, source, stop)
+
+
+def _convert(entries: list[dict[str, Any]], tree: dict[str, Any], source: Source, stop: threading.Event | None) -> _Found:
     written: list[Written] = []
     problems: list[Problem] = []
     for index, entry in enumerate(entries):
+        _let_others_in(stop)
         try:
             written.append(Written(msgspec.convert(entry, Rule), source, index))
         except msgspec.ValidationError as error:
             problems.append(_rejected(source, index, entry, tree, str(error)))
-    return written, problems
+    return _Found(written, problems, len(entries))
 
 
 def _rejected(source: Source, index: int, entry: dict[str, Any], tree: dict[str, Any], rejection: str) -> Problem:
@@ -177,12 +232,12 @@ def _rejected(source: Source, index: int, entry: dict[str, Any], tree: dict[str,
     return Problem(source.file, line, error.key, name if isinstance(name, str) else None, wrong, right)
 
 
-def _compile(written: Sequence[Written], problems: list[Problem], max_rules: int) -> list[CompiledRule]:
+def _compile(written: Sequence[Written], problems: list[Problem], stop: threading.Event | None) -> list[CompiledRule]:
     compiled: list[CompiledRule] = []
     first: dict[str, Written] = {}
     loose = 0
     for entry in written:
-        time.sleep(0)  # in a thread this lets the event loop in now, and not when the interpreter takes turns, 5 ms later
+        _let_others_in(stop)
         rule, source = entry.rule, entry.source
         found = compile_rule(rule)
         if isinstance(found, list):
@@ -196,8 +251,6 @@ def _compile(written: Sequence[Written], problems: list[Problem], max_rules: int
         if is_loose(found) and loose > MAX_LOOSE_PATTERNS:
             wrong = f"more than {MAX_LOOSE_PATTERNS} patterns without a fixed piece of text make every match slow"
             problems.append(source.problem((entry.index, "match", "pattern"), wrong, "add a keyword (match.any) to this rule", rule=rule.name))
-    if len(written) > max_rules:
-        problems.append(Problem(None, None, "rules.max_rules", None, f"{len(written)} rules are more than {max_rules}", "raise it, or write fewer rules"))
     return compiled
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import hashlib
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +14,10 @@ from typing import TypeAlias
 import msgspec
 import structlog
 
-from agents.rules.files import load_rules, read_rules
+from agents.rules.apart import run_apart, start_apart
+from agents.rules.files import ReadingStopped, load_rules, read_rules
 from agents.rules.index import RuleSet
-from agents.toml_files import MAX_FILE_BYTES
+from agents.toml_files import MAX_FILE_BYTES, open_regular
 from schemas.settings_ladder import Rules
 
 log = structlog.get_logger(__name__)
@@ -25,8 +28,9 @@ OnReload: TypeAlias = Callable[[bool, int, str | None], None]
 YOUNG_S = 2.0
 """A file changed more recently is read again even when its time and size are as before: two changes may fall into one tick of its clock."""
 
-STOP_S = 10.0
-"""For the look that is under way when the worker stops: reading 20,000 rules takes about 4 s on a busy core, and it changes nothing any more."""
+STOP_S = 5.0
+"""For the look that is under way when the worker stops: it ends between two rules, but not while a file is parsed, or a disk does not answer. What takes
+longer is left behind, changes nothing any more, and does not keep the process."""
 
 
 class _Seen(msgspec.Struct, frozen=True):
@@ -52,6 +56,8 @@ class LiveRules:
         self._seen = _look(self._files)
         self._current = load_rules(settings)
         self._task: asyncio.Task[None] | None = None
+        self._stop = threading.Event()
+        self._look: concurrent.futures.Future[tuple[_Seen, RuleSet | str | None]] | None = None
 
     @property
     def current(self) -> RuleSet:
@@ -61,23 +67,33 @@ class LiveRules:
     async def start(self) -> None:
         """Follow the files from now on."""
         if self._files and self._task is None:
+            self._stop = threading.Event()
             self._task = asyncio.create_task(self._follow(), name="rules-follow")
 
     async def stop(self) -> None:
         """Follow them no more; the rules stay in force."""
         task, self._task = self._task, None
         if task is not None:
+            self._stop.set()
             task.cancel()
-            await asyncio.wait((task,), timeout=STOP_S)
+            looks = () if self._look is None else (asyncio.wrap_future(self._look),)
+            await asyncio.wait((task, *looks), timeout=STOP_S)
+            for look in looks:
+                look.cancel() or look.exception()
 
     async def _follow(self) -> None:
         while True:
             await asyncio.sleep(self._settings.reload_s)
-            await self.look()
+            try:
+                await self.look()
+            except Exception:
+                log.exception("a look at the rules failed, those in force stay", rules=self._current.count)
 
     async def look(self) -> bool:
         """Look at the files once, and take what has changed; whether anything had."""
-        seen, found = await asyncio.to_thread(_reread, self._settings, self._files, self._seen)
+        settings, files, before, stop = self._settings, self._files, self._seen, self._stop
+        self._look = start_apart("rules-look", lambda: _reread(settings, files, before, stop))
+        seen, found = await asyncio.wrap_future(self._look)
         self._seen = seen
         if found is None:
             return False
@@ -86,7 +102,7 @@ class LiveRules:
             old = [self._current]
             self._current = found
             log.info("rules read again", rules=found.count)
-            await asyncio.to_thread(_let_go, old)
+            await run_apart("rules-let-go", lambda: _let_go(old))
         else:
             log.warning("changed rules are wrong, the old ones stay in force", problem=problem, rules=self._current.count)
         self._on_reload(problem is None, self._current.count, problem)
@@ -100,7 +116,7 @@ def _let_go(last: list[RuleSet]) -> None:
         pieces.pop()
 
 
-def _reread(settings: Rules, files: tuple[Path, ...], before: _Seen) -> tuple[_Seen, RuleSet | str | None]:
+def _reread(settings: Rules, files: tuple[Path, ...], before: _Seen, stop: threading.Event) -> tuple[_Seen, RuleSet | str | None]:
     """In a thread: how the files look now, with the new rules or what is wrong with them; None when there is nothing new, or not yet."""
     young = any(mark is not None and before.at_s - mark[0] / 1e9 < YOUNG_S for mark in before.marks)
     if not young and _marks(files) == before.marks:
@@ -108,7 +124,10 @@ def _reread(settings: Rules, files: tuple[Path, ...], before: _Seen) -> tuple[_S
     seen = _look(files)
     if seen.digest == before.digest:
         return seen, None
-    read = read_rules(settings, in_pieces=True)
+    try:
+        read = read_rules(settings, in_pieces=True, stop=stop)
+    except ReadingStopped:
+        return before, None
     if _look(files).digest != seen.digest:
         return before, None  # somebody is writing: the next look will find it whole
     if read.problems:
@@ -140,7 +159,7 @@ def _marks(files: tuple[Path, ...]) -> tuple[tuple[int, int, int] | None, ...]:
 def _digest(file: Path) -> bytes:
     """Of the content; of the reason when it cannot be read."""
     try:
-        with file.open("rb") as stream:
+        with open_regular(file) as stream:
             return hashlib.blake2b(stream.read(MAX_FILE_BYTES + 1), digest_size=16).digest()
     except OSError as error:
         return type(error).__name__.encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pytest
 
 from agents.cli.config_text import render_template
-from agents.toml_files import MAX_FILE_BYTES, line_of, locate_keys, read_toml
+from agents.toml_files import MAX_FILE_BYTES, MAX_KEY_DOTS, MAX_WORD_CHARS, line_of, locate_keys, nth_table, read_toml
 from schemas.errors import ConfigError
 from schemas.settings_tree import Path as Key
 
@@ -87,6 +88,13 @@ def test_file_is_read_with_its_text(tmp_path: Path) -> None:
         (b"a = 1\r\nb = \xff\n", ":2: byte 0xff is not UTF-8"),
         (b"a = " + b"[" * 5000, ": nested too deeply"),
         (b"#" * (MAX_FILE_BYTES + 1), ": is larger than 16 MiB"),
+        (b"a = 1\nb = " + b"9" * 5000, f":2: a number or name has more than {MAX_WORD_CHARS} characters; shorten it"),
+        (b"a = 1\nb = 0x" + b"f" * 5000, f":2: a number or name has more than {MAX_WORD_CHARS} characters; shorten it"),
+        (b"a = 1\nb = " + b"9_" * 5000 + b"9", f":2: a number or name has more than {MAX_WORD_CHARS} characters; shorten it"),
+        (b"a = 1\nb" + b".b" * 1_000_000 + b" = 1", f":2: a key has more than {MAX_KEY_DOTS} dots; shorten it"),
+        (b"a = 1\n[b" + b" . 'b'" * 8000 + b"]", f":2: a key has more than {MAX_KEY_DOTS} dots; shorten it"),
+        (b"a = 1\nc = { x = 1, b" + b".b" * 8000 + b" = 1 }", f":2: a key has more than {MAX_KEY_DOTS} dots; shorten it"),
+        (b'a = 1\nc = """\n"""" # """\nb' + b".b" * 8000 + b" = 1", f":4: a key has more than {MAX_KEY_DOTS} dots; shorten it"),
     ],
 )
 def test_wrong_file_is_one_line(tmp_path: Path, content: bytes, message: str) -> None:
@@ -97,6 +105,41 @@ def test_wrong_file_is_one_line(tmp_path: Path, content: bytes, message: str) ->
         read_toml(file)
     assert str(caught.value).startswith(f"{file}{message}")
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a = [" + "1.5, " * 1000 + "]",
+        "a = '" + "." * 1000 + "' # " + "." * 1000,
+        'a = """\n' + "." * 1000 + "9" * 5000 + '\n"""',
+        "b" + ".b" * MAX_KEY_DOTS + " = " + "9" * MAX_WORD_CHARS,
+    ],
+)
+def test_dots_and_digits_elsewhere_are_no_matter(tmp_path: Path, text: str) -> None:
+    """Only what is slow or impossible to read is refused, not texts or lists of numbers."""
+    file = tmp_path / "a.toml"
+    file.write_text(text, encoding="utf-8")
+    assert read_toml(file) == (tomllib.loads(text), text)
+
+
+def test_pipe_in_place_of_a_file_is_refused(tmp_path: Path) -> None:
+    """Nobody waits for a writer who never comes."""
+    os.mkfifo(tmp_path / "a.toml")
+    with pytest.raises(ConfigError, match=r"a\.toml: cannot be read \(not a regular file\); name a readable file"):
+        read_toml(tmp_path / "a.toml")
+
+
+def test_tables_are_counted_before_they_are_read() -> None:
+    """The line of the table that is one too many; strings, comments and tables within are not taken for one."""
+    assert [nth_table(TEXT, "rules", number) for number in range(1, 4)] == [9, 19, None]
+    assert nth_table("[[rules]]\n" * 3 + 'x = "open\n[[rules]]', "rules", 4) is None
+
+
+def test_lines_of_deep_nesting_are_as_near_as_they_are_known() -> None:
+    """What can just be read is not an error when its line is asked for."""
+    lines = locate_keys("a = 1\nb = " + "[" * 5000 + "]" * 5000)
+    assert line_of(lines, ("b", 0, 0)) == 2
 
 
 def test_missing_file_says_what_to_do(tmp_path: Path) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
 
-from agents.rules.files import load_rules, read_rules
+from agents.rules.files import ReadingStopped, load_rules, read_rules
 from agents.rules.index import MAX_LOOSE_PATTERNS
 from schemas.errors import ConfigError
 from schemas.rules import Rule, RuleMatch
@@ -90,9 +91,40 @@ def test_inline_rules_come_first_and_have_their_key(tmp_path: Path) -> None:
 
 def test_too_many_rules_are_refused(tmp_path: Path) -> None:
     """`max_rules` bounds all files together."""
-    (tmp_path / "a.toml").write_text(HEAD + HEAD.replace("one", "two"), encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"^rules\.max_rules: 2 rules are more than 1"):
-        load_rules(Rules(files=(str(tmp_path / "a.toml"),), max_rules=1))
+    names = tuple(str(tmp_path / name) for name in ("a.toml", "b.toml"))
+    for name in names:
+        Path(name).write_text(HEAD + HEAD.replace("one", "two"), encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"a\.toml:6: rules\.max_rules: there are more than 1 rules; raise it, or write fewer$"):
+        load_rules(Rules(files=names[:1], max_rules=1))
+    with pytest.raises(ConfigError, match=r"b\.toml:6: rules\.max_rules: there are more than 3 rules"):
+        load_rules(Rules(files=names, max_rules=3))
+    inline = (Rule(name="a", match=RuleMatch(any=("x",)), answer={"en": "I"}), Rule(name="b", match=RuleMatch(any=("x",)), answer={"en": "I"}))
+    with pytest.raises(ConfigError, match=r"^rules\.max_rules: there are more than 1 rules"):
+        load_rules(Rules(inline=inline, max_rules=1))
+    Path(names[0]).write_text("rules = [{ name = 5 }, { name = 5 }]\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match=r"a\.toml: rules\.max_rules: there are more than 1 rules; raise it, or write fewer$"):
+        load_rules(Rules(files=names[:1], max_rules=1))
+
+
+@pytest.mark.parametrize("wrong", ['name = "{"\n', "name = '''\n"])
+def test_file_of_too_many_rules_is_not_read(tmp_path: Path, wrong: str) -> None:
+    """It is refused for their number before anything in them is looked at, so that a huge file costs nothing."""
+    (tmp_path / "a.toml").write_text("[[rules]]\n" * 120_000 + wrong, encoding="utf-8")
+    read = read_rules(Rules(files=(str(tmp_path / "a.toml"),)))
+    assert [str(problem) for problem in read.problems] == [
+        f"{tmp_path}/a.toml:20001: rules.max_rules: there are more than 20000 rules; raise it, or write fewer"
+    ]
+
+
+def test_reading_ends_when_it_is_to_stop(tmp_path: Path) -> None:
+    """Who reads in a thread can end it between two rules."""
+    (tmp_path / "a.toml").write_text(HEAD, encoding="utf-8")
+    stop = threading.Event()
+    settings = Rules(files=(str(tmp_path / "a.toml"),))
+    assert read_rules(settings, stop=stop).ruleset.count == 1
+    stop.set()
+    with pytest.raises(ReadingStopped):
+        read_rules(settings, stop=stop)
 
 
 def test_too_many_loose_patterns_are_refused(tmp_path: Path) -> None:

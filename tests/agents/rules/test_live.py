@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -171,6 +173,95 @@ def test_files_are_looked_at_by_themselves(tmp_path: Path) -> None:
         assert told == [(True, 1, None)]
 
     looked(tmp_path, steps, reload_s=0.1, on_change=changed.set)
+
+
+def test_surprise_in_one_look_does_not_end_later_ones(tmp_path: Path) -> None:
+    """Who is told of a change may fail; the next change is told all the same."""
+    failed, changed = asyncio.Event(), asyncio.Event()
+
+    def fail_once() -> None:
+        if not failed.is_set():
+            failed.set()
+            msg = "nobody thought of this"
+            raise LookupError(msg)
+        changed.set()
+
+    async def steps(live: LiveRules, file: Path, told: Told) -> None:
+        replace(file, text("new"))
+        async with asyncio.timeout(30):
+            await failed.wait()
+            replace(file, text("newer"))
+            await changed.wait()
+        assert said(live) == "newer"
+
+    looked(tmp_path, steps, reload_s=0.1, on_change=fail_once)
+
+
+def test_unreadable_number_is_a_wrong_change(tmp_path: Path) -> None:
+    """A number that Python cannot read is told as any mistake, and the next right file is taken."""
+
+    async def steps(live: LiveRules, file: Path, told: Told) -> None:
+        replace(file, text("a") + f"priority = {'9' * 5000}\n")
+        assert await live.look()
+        assert [ok for ok, _, _ in told] == [False]
+        replace(file, text("mended"))
+        assert await live.look()
+        assert said(live) == "mended"
+
+    looked(tmp_path, steps)
+
+
+def test_pipe_in_place_of_a_file_is_a_wrong_change(tmp_path: Path) -> None:
+    """A look at it ends, is told once, and the next right file is taken."""
+
+    async def steps(live: LiveRules, file: Path, told: Told) -> None:
+        remove(file)
+        os.mkfifo(file)
+        assert await live.look()
+        assert not await live.look()
+        assert told[0][0] is False
+        assert "not a regular file" in str(told[0][2])
+        replace(file, text("mended"))
+        assert await live.look()
+        assert said(live) == "mended"
+
+    looked(tmp_path, steps)
+
+
+def test_stop_ends_a_look(tmp_path: Path) -> None:
+    """The reading that is under way ends with the stop and changes nothing; after a later start the change is found."""
+
+    async def steps(live: LiveRules, file: Path, told: Told) -> None:
+        replace(file, text(*["new"] * 5000))
+        looking = asyncio.create_task(live.look())
+        await asyncio.sleep(0)  # the thread has begun
+        await live.stop()
+        assert not await looking
+        assert told == []
+        assert said(live) == "old"
+        await live.start()
+        assert await live.look()
+        assert said(live) == "new"
+
+    looked(tmp_path, steps)
+
+
+HUNG = """
+import asyncio, threading
+from agents.rules.apart import run_apart
+async def main():
+    task = asyncio.create_task(run_apart("hung", threading.Event().wait))
+    await asyncio.sleep(0)
+    task.cancel()
+asyncio.run(main())
+print("ended")
+"""
+
+
+def test_hung_look_does_not_keep_the_process() -> None:
+    """A disk that never answers holds one thread, and not the end of the worker."""
+    done = subprocess.run([sys.executable, "-c", HUNG], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ended\n", "")
 
 
 def test_start_with_wrong_rules_is_refused(tmp_path: Path) -> None:
