@@ -243,7 +243,7 @@ def keep(index: KeptIndex, entry: KeptEntry, *, keep_last: int, committed: int, 
     stays below `max_bytes`: one that is too large to be written would end the worker, and the next one (R09).
     """
     entries = [*index.entries, entry]
-    size = _INDEX_BYTES + sum(map(_entry_bytes, entries))
+    size = _INDEX_BYTES + _bytes(index.subjects) + _bytes(index.unknown) + sum(map(_entry_bytes, entries))
     first = 0
     while first < len(entries) - 1:
         oldest = entries[first]
@@ -256,7 +256,7 @@ def keep(index: KeptIndex, entry: KeptEntry, *, keep_last: int, committed: int, 
 
 
 _INDEX_BYTES = 64
-"""Of an index beside its entries: names and heads of its fields."""
+"""Of an index beside its entries, persons and foreign fields: names and heads of its fields, and its time."""
 
 
 def _entry_bytes(entry: KeptEntry) -> int:

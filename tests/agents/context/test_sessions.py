@@ -319,6 +319,15 @@ def test_the_index_of_kept_answers_always_fits() -> None:
     assert forgotten + len(index.entries) == 3000
 
 
+def test_persons_and_foreign_fields_count_in_the_index_of_kept_answers() -> None:
+    """With the longest names of as many persons as are remembered, and fields of a newer release, the index stays below its bound."""
+    index = KeptIndex(subjects=tuple("汉" * 126 + f"{number:02}" for number in range(64)), touched_ms=2**50, unknown={"mood": "x" * 5000})
+    for offset in range(500):
+        index, _ = sessions.keep(index, KeptEntry("汉" * 125 + str(offset), b"d" * 16, offset), keep_last=10_000, committed=0, max_bytes=65_536)
+        assert len(dump_stored(index)) <= 65_536
+    assert len(index.entries) > 50
+
+
 def test_answers_of_a_log_that_was_made_anew_are_let_go() -> None:
     """Their offsets lie above all new ones: waiting for those to be committed would keep every answer from then on."""
     index = KeptIndex(tuple(KeptEntry(f"old{offset}", b"", offset) for offset in range(1000, 1003)))
