@@ -137,7 +137,9 @@ class Decider:
             return state
         merged = sessions.merge_state(state, event.state, self._settings.limits, stamp, replaces=replaces)
         if merged is None:
-            return Undecodable("invalid_field", f"state: merged into the session it is above {self._settings.limits.state_bytes} bytes (limits.state_bytes)")
+            limits = self._settings.limits
+            why = f"above {limits.state_bytes} bytes (limits.state_bytes), or with its keys' times above what limits.session_bytes leaves for it"
+            return Undecodable("invalid_field", f"state: merged into the session it is {why}")
         wrong = find_wrong(merged.state, plan.scenario.state_schema)
         if wrong is not None:
             return Undecodable("invalid_field", f"state: {wrong} (state_schema of the scenario)")

@@ -153,7 +153,7 @@ class Metrics:
         self.table_bytes = gauge("answerby_table_bytes", "Of their keys and values", "table")
         self.sessions = gauge("answerby_sessions", "Sessions of which something is kept in this worker")
         self.erased = counter("answerby_erased_total", "Sessions, or persons' records, erased for their age or for want of room", "why")
-        self.trimmed = counter("answerby_sessions_trimmed_total", "Times a session was too large to be written whole and lost its oldest turns")
+        self.trimmed = counter("answerby_sessions_trimmed_total", "Times a session was too large to be written whole and lost its oldest parts")
         self.recovery_left = gauge("answerby_recovery_records_left", "Changelog records still to be read before events are answered")
         self.recovery_seconds = gauge("answerby_recovery_seconds", "Length of the tables' recovery that runs, or of the last one")
         self.split_sessions = counter("answerby_split_sessions_total", "Times a session came on another partition than before: its state is on the first one")
