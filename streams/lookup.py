@@ -1,10 +1,11 @@
-"""Finds the response to one event on the log, newest records first and bounded in time; waiting for one that is to come is `streams.clients`."""
+"""Finds the response to one event, or its dead letter, newest records first and bounded in time; waiting for one to come is `streams.clients`."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,9 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 from aiokafka.partitioner import DefaultPartitioner
 
+from schemas.dead_letters import HEADER_PREFIX
 from schemas.errors import SetupError
+from schemas.events import DEFAULT_TENANT
 from schemas.settings import Settings
 from streams.clients import CONNECT_S, Record
 from streams.security import client_options
@@ -31,7 +34,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A response and where it stands; `others` are further sessions (tenant, session) with an event of the same id."""
+    """A response (of `find_dead_letter`: the event) and where it stands; `others` are further sessions (tenant, session) with an event of the same id."""
 
     record: Record
     response: dict[str, Any]
@@ -66,8 +69,34 @@ class Wanted:
         return (
             response.get("event_id") == self.event_id
             and self.session_id in (None, response.get("session_id"))
-            and self.tenant in (None, response.get("tenant"))
+            and self.tenant in (None, response.get("tenant", DEFAULT_TENANT))
         )
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """Why an event could not be answered, and where it stood; partition and offset are -1 where the record does not say."""
+
+    reason: str
+    detail: str
+    topic: str
+    partition: int
+    offset: int
+
+
+def read_dead_letter(record: Record) -> DeadLetter:
+    """What a record of the topic `dead-letters` says of itself; our headers come last, whatever a producer's own are called."""
+    said = {name: value.decode("utf-8", "replace") for name, value in record.headers if name.startswith(HEADER_PREFIX) and value is not None}
+
+    def text(name: str) -> str:
+        return said.get(HEADER_PREFIX + name, "")
+
+    def number(name: str) -> int:
+        with suppress(ValueError):
+            return int(text(name))
+        return -1
+
+    return DeadLetter(text("reason") or "?", text("detail"), text("topic"), number("partition"), number("offset"))
 
 
 async def find_response(settings: Settings, wanted: Wanted, *, timeout_s: float, progress: Progress | None = None) -> Found | NotFound:
@@ -76,7 +105,19 @@ async def find_response(settings: Settings, wanted: Wanted, *, timeout_s: float,
     Raises:
         SetupError: no broker, or the topic is missing.
     """
-    topic = Topics.of(settings).responses
+    return await _find(settings, Topics.of(settings).responses, wanted, timeout_s, progress)
+
+
+async def find_dead_letter(settings: Settings, wanted: Wanted, *, timeout_s: float) -> Found | NotFound:
+    """The newest dead letter of an event whose bytes can still be read as a map; `read_dead_letter` of its record says why.
+
+    Raises:
+        SetupError: no broker, or the topic is missing.
+    """
+    return await _find(settings, Topics.of(settings).dead_letters, wanted, timeout_s, None)
+
+
+async def _find(settings: Settings, topic: str, wanted: Wanted, timeout_s: float, progress: Progress | None) -> Found | NotFound:
     consumer = AIOKafkaConsumer(**client_options(settings.kafka), enable_auto_commit=False, auto_offset_reset="earliest")
     try:
         async with asyncio.timeout(CONNECT_S):
@@ -165,13 +206,16 @@ def _decoded(message: Any, wanted: Wanted) -> list[tuple[Record, dict[str, Any]]
     )
     try:
         response = record.decode()
-    except msgspec.DecodeError:  # somebody else wrote to the topic
+    except (msgspec.DecodeError, UnicodeDecodeError):  # somebody else wrote to the topic, or a dead letter's bytes are why it is one
         return []
     return [(record, response)] if wanted.is_met(response) else []
 
 
 def _newest(found: list[tuple[Record, dict[str, Any]]]) -> Found:
     record, response = max(found, key=lambda pair: (pair[0].timestamp_ms, pair[0].offset))
-    mine = (str(response["tenant"]), str(response["session_id"]))
-    others = {(str(other["tenant"]), str(other["session_id"])) for _, other in found} - {mine}
+    others = {_whose(other) for _, other in found} - {_whose(response)}
     return Found(record, response, tuple(sorted(others)))
+
+
+def _whose(response: dict[str, Any]) -> tuple[str, str]:
+    return str(response.get("tenant", DEFAULT_TENANT)), str(response.get("session_id"))

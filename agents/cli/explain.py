@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,7 @@ from cyclopts import Parameter
 
 from agents.cli.config import load_settings
 from schemas.errors import SetupError, UsageError
+from schemas.events import DEFAULT_TENANT
 from schemas.settings import Settings
 
 if TYPE_CHECKING:
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 30.0
 """Reads about a million records of a local broker; a larger log needs --session, or a longer time-out."""
+
+_LEAST_S = 1.0
+"""For the further searches when the first has used all the time; at worst explain takes three seconds longer than --timeout-s."""
 
 HIDDEN = ("text", "data", "metadata")
 """What a person may have said or been told: not shown unless asked for."""
@@ -63,7 +68,7 @@ def explain(
 async def _find(settings: Settings, wanted: Wanted, timeout_s: float) -> Found:
     from streams.lookup import Found, NotFound, find_response
 
-    told = sys.stderr.isatty()
+    told, began = sys.stderr.isatty(), time.monotonic()
 
     def progress(read: int, total: int) -> None:
         if told:
@@ -80,10 +85,27 @@ async def _find(settings: Settings, wanted: Wanted, timeout_s: float) -> Found:
             msg = f"no response to {wanted.event_id} in the newest {read:,} of {total:,} records: add --session, or a longer --timeout-s than {timeout_s:g}"
             raise SetupError(msg)
         case NotFound():
-            msg = (
-                f"no response to {wanted.event_id} in {found.total:,} records: see `answerby watch --dead-letters`; what is older than the topic keeps is gone"
-            )
-            raise SetupError(msg)
+            raise await _why_missing(settings, wanted, found.total, max(began + timeout_s - time.monotonic(), _LEAST_S))
+
+
+async def _why_missing(settings: Settings, wanted: Wanted, total: int, timeout_s: float) -> SetupError:
+    """A dead letter, or another session's: what a person who knows the id can have meant."""
+    from streams.lookup import Found, Wanted, find_dead_letter, find_response, read_dead_letter
+
+    event_id, anywhere = wanted.event_id, Wanted(wanted.event_id)
+    letter = await find_dead_letter(settings, wanted, timeout_s=timeout_s)
+    if isinstance(letter, Found):
+        said, record = read_dead_letter(letter.record), letter.record
+        stood = f"{said.topic}[{said.partition}]@{said.offset}"
+        return SetupError(
+            f"{event_id} became a dead letter ({said.reason}: {said.detail}): {stood}, kept as {record.topic}[{record.partition}]@{record.offset}"
+        )
+    if wanted != anywhere:
+        for elsewhere in (await find_response(settings, anywhere, timeout_s=timeout_s), await find_dead_letter(settings, anywhere, timeout_s=timeout_s)):
+            if isinstance(elsewhere, Found):
+                session, tenant = elsewhere.response.get("session_id"), elsewhere.response.get("tenant", DEFAULT_TENANT)
+                return SetupError(f"no such {event_id}, but session {session} of tenant {tenant} has one: use --session {session} --tenant {tenant}")
+    return SetupError(f"no response to {event_id} in {total:,} records, and no dead letter: check the id; what is older than the topics keep is gone")
 
 
 def left_ms(response: dict[str, Any]) -> float:

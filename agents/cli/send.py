@@ -17,12 +17,19 @@ from schemas.errors import SetupError, UsageError
 from schemas.events import InteractionEvent, Kind
 from schemas.settings import Settings
 from streams.codecs import Encoding, decode_event
+from streams.topics import Topics
 
 if TYPE_CHECKING:
-    from streams.clients import Record
+    from streams.clients import Record, Sent, Tail
+    from streams.lookup import DeadLetter
 
 GRACE_S = 5.0
 """Beyond the event's own budget: a worker that has just started, or is rebalancing, answers within this; without any worker we wait no longer."""
+
+NEED_REF = ("confirm", "cancel", "feedback")
+"""Kinds that are about another event; without one they are acknowledged and do nothing."""
+
+_WAY_OUT = {"conflict": ": use another --event-id"}
 
 
 def send(
@@ -38,6 +45,8 @@ def send(
     max_tokens: Annotated[int | None, Parameter(help="longest answer")] = None,
     state: Annotated[str | None, Parameter(help="external state as JSON, such as '{\"order\": 17}'")] = None,
     ref: Annotated[str | None, Parameter(help="the event meant, for confirm, cancel and feedback")] = None,
+    subject: Annotated[str | None, Parameter(help="the person, over all their sessions")] = None,
+    store_history: Annotated[bool, Parameter(negative="", help="the person agrees that what they say is kept")] = False,
     event_id: Annotated[str | None, Parameter(help="a repeated one gets the same answer again [default: a new one]")] = None,
     encoding: Annotated[Literal["msgpack", "json"], Parameter(help="of the event, and so of its answer")] = "msgpack",
     json: Annotated[bool, Parameter(negative="", help="print the whole response as one line of JSON")] = False,
@@ -47,11 +56,14 @@ def send(
 
     Example: answerby send "What is the capital of France?" --deadline-ms 800
     """
+    _refuse_pointless(kind, ref, deadline_ms)
     settings = load_settings(config)
     fields = {
         "event_id": event_id or f"cli-{uuid.uuid4()}",
         "session_id": session,
         "tenant": tenant,
+        "subject": subject,
+        "consent": {"store_history": True} if store_history else None,
         "kind": kind,
         "text": text,
         "locale": locale,
@@ -77,10 +89,47 @@ def send(
 
 
 async def _ask(settings: Settings, event: dict[str, Any], encoding: Encoding, wait_s: float) -> Record | None:
-    from streams.clients import AnswerClient
+    """Its answer; None when none came.
 
-    async with AnswerClient(settings) as client:
-        return await client.answer_to(await client.send(event, encoding), wait_s)
+    Raises:
+        SetupError: it became a dead letter.
+    """
+    from streams.clients import AnswerClient, Tail
+
+    async with Tail(settings, [Topics.of(settings).dead_letters]) as letters, AnswerClient(settings) as client:
+        sent = await client.send(event, encoding)
+        answer = asyncio.create_task(client.answer_to(sent, wait_s))
+        letter = asyncio.create_task(_letter_of(letters, sent))
+        try:
+            await asyncio.wait((answer, letter), return_when=asyncio.FIRST_COMPLETED)  # bounded by `answer`
+            if answer.done():
+                return answer.result()
+            why = letter.result()
+            msg = f"{sent.event_id} became a dead letter ({why.reason}: {why.detail}){_WAY_OUT.get(why.reason, '')}"
+            raise SetupError(msg)
+        finally:
+            for task in (answer, letter):
+                task.cancel()
+            await asyncio.gather(answer, letter, return_exceptions=True)
+
+
+async def _letter_of(letters: Tail, sent: Sent) -> DeadLetter:
+    from streams.lookup import read_dead_letter
+
+    async for record in letters:
+        letter = read_dead_letter(record)
+        if (letter.partition, letter.offset) == (sent.partition, sent.offset):
+            return letter
+    raise AssertionError("a tail has no end")
+
+
+def _refuse_pointless(kind: Kind, ref: str | None, deadline_ms: float | None) -> None:
+    if kind in NEED_REF and not ref:
+        msg = f"--kind {kind} needs --ref: name the event that is meant, such as --ref order-17"
+        raise UsageError(msg)
+    if deadline_ms is not None and not deadline_ms > 0:
+        msg = f"--deadline-ms {deadline_ms:g} leaves no time, such an event is answered `expired`: use a number above 0"
+        raise UsageError(msg)
 
 
 def _checked(tree: dict[str, Any], settings: Settings) -> InteractionEvent:
@@ -109,7 +158,7 @@ def _show(response: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from agents.cli.answer_view import outcome_text, plain_text, stage_bar, stage_list, time_text
+    from agents.cli.answer_view import outcome_text, plain_line, plain_text, stage_bar, stage_list, time_text
 
     console = Console(highlight=False, soft_wrap=True)
     if response["text"]:
@@ -120,3 +169,5 @@ def _show(response: dict[str, Any]) -> None:
         facts.append(f" · {usage['completion_tokens']} tokens by {model['name']} {model['version']}", "bright_black")
     console.print(facts)
     console.print(stage_bar(response).append(f" {stage_list(response)}", "bright_black"))
+    if response["data"] is not None:
+        console.print(Text(f"data {plain_line(msgspec.json.encode(response['data']).decode())}"))

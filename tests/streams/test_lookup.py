@@ -13,7 +13,7 @@ from schemas.errors import SetupError
 from schemas.settings import Kafka, Settings
 from streams import lookup
 from streams.broker.probe import free_port
-from streams.lookup import Found, NotFound, Wanted, find_response
+from streams.lookup import DeadLetter, Found, NotFound, Wanted, find_dead_letter, find_response, read_dead_letter
 from streams.security import client_options
 from streams.topic_admin import ensure_topics
 from streams.topics import Topics
@@ -89,6 +89,26 @@ def test_what_is_not_there_is_told_with_how_much_was_read(kafka_settings: Settin
     answers: list[dict[str, Any] | bytes] = [answer("a"), answer("b")]
     assert search(kafka_settings, answers, Wanted("c")) == NotFound(2, 2)
     assert run(find_response(kafka_settings, Wanted("a", "another"), timeout_s=20.0)) == NotFound(2, 2)
+
+
+def test_a_dead_letter_is_found_with_its_reason_and_place(kafka_settings: Settings) -> None:
+    """Our headers say why and where, also behind a producer's of the same name; other events' and unreadable ones are passed over."""
+    ours = (("answerby.partition", b"odd"), ("answerby.reason", b"conflict"), ("answerby.detail", b"used"), ("answerby.topic", b"interactions"))
+    headers = [*ours, ("answerby.partition", b"2"), ("answerby.offset", b"17")]
+
+    async def searching() -> tuple[Found | NotFound, Found | NotFound]:
+        await ensure_topics(kafka_settings)
+        topic = Topics.of(kafka_settings).dead_letters
+        async with AIOKafkaProducer(**client_options(kafka_settings.kafka)) as producer:
+            await producer.send_and_wait(topic, b"\xc1 bad-1 \xff", key=b"s")
+            await producer.send_and_wait(topic, msgspec.json.encode({"event_id": "bad-1", "session_id": "s"}), key=b"s", headers=headers)
+        found = await find_dead_letter(kafka_settings, Wanted("bad-1", "s", "default"), timeout_s=20.0)
+        return found, await find_dead_letter(kafka_settings, Wanted("bad-2"), timeout_s=20.0)
+
+    found, missing = run(searching())
+    assert isinstance(found, Found)
+    assert read_dead_letter(found.record) == DeadLetter("conflict", "used", "interactions", 2, 17)
+    assert missing == NotFound(2, 2)
 
 
 def test_a_search_without_time_ends_at_once(kafka_settings: Settings) -> None:

@@ -95,6 +95,43 @@ def test_an_event_sent_again_gets_the_same_answer(config: Path) -> None:
     assert sent(config, "hi", "--event-id", "again", "--session", "repeat") == first
 
 
+def test_a_used_event_id_is_told_as_what_it_is(config: Path) -> None:
+    """Another event under a used id: exit 1, one line with the reason and the way out, without a wait for an answer that cannot come."""
+    sent(config, "hi", "--event-id", "f-3", "--session", "twice")
+    done = finish("send", "something else", "--event-id", "f-3", "--session", "twice", "--deadline-ms", "60000", "-c", str(config))
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: f-3 became a dead letter (conflict: ")
+    assert done.stderr.endswith(": use another --event-id\n")
+
+
+def test_feedback_shows_what_it_did(config: Path) -> None:
+    """The acknowledgement's `data` stands below the line."""
+    sent(config, "hi", "--event-id", "judged", "--session", "judges")
+    done = finish("send", "wrong", "--kind", "feedback", "--ref", "judged", "--session", "judges", "-c", str(config))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].startswith('data {"found":true,"verdict":"wrong","marked":true')
+
+
+def test_a_person_and_their_consent_can_be_given(config: Path) -> None:
+    """`--subject` and `--store-history` are in the event: the person's session is found by them."""
+    sent(config, "hi", "--session", "anns", "--subject", "ann", "--store-history")
+    done = finish("sessions", "export", "--subject", "ann", "-c", str(config))
+    assert [session["session_id"] for session in json.loads(done.stdout)["sessions"]] == ["anns"]
+
+
+def test_explain_knows_dead_letters_and_other_sessions(config: Path) -> None:
+    """An id without a response: its dead letter, or the session that has it, or that there is neither; exit 1 and one line."""
+    sent(config, "hi", "--event-id", "here", "--session", "x-1", "--tenant", "red")
+    for words, says in (
+        (("here", "--session", "x-2"), "error: no such here, but session x-1 of tenant red has one: use --session x-1 --tenant red\n"),
+        (("nope",), "and no dead letter: check the id"),
+    ):
+        done = finish("explain", *words, "-c", str(config))
+        assert done.returncode == 1
+        assert says in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
 def test_an_event_that_says_nothing_is_acknowledged(config: Path) -> None:
     """Kinds without a text need none."""
     response = sent(config, "--kind", "reset", "--session", "ends")
