@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from schemas.errors import SetupError
+from schemas.settings import Settings
 from streams.broker import child as lifeline
 
 _KILL_S = 5.0
@@ -32,6 +34,7 @@ class Child:
     def __init__(self, arguments: tuple[str, ...], log: Path, environ: Mapping[str, str]) -> None:
         self._arguments, self._log, self._environ = arguments, log, dict(environ)
         self._process: asyncio.subprocess.Process | None = None
+        self._log_from = 0
 
     @property
     def name(self) -> str:
@@ -58,6 +61,7 @@ class Child:
         command = (sys.executable, "-P", "-m", "agents.cli", *self._arguments)
         try:
             with self._log.open("ab") as out:
+                self._log_from = out.tell()
                 self._process = await asyncio.create_subprocess_exec(
                     *(sys.executable, "-I", "-S", str(lifeline.__file__), str(os.getpid()), "0", "-"),
                     *command,
@@ -82,11 +86,27 @@ class Child:
             msg = f"`answerby {self.name}` (pid {self.pid}) cannot be killed: its disk hangs, see `dmesg`"
             raise SetupError(msg)
 
+    def bound_log(self, max_bytes: int) -> None:
+        """Empty its log when it is longer, after a copy beside it (`.1`); it goes on writing at the start, since it appends.
+
+        Raises:
+            SetupError: the disk takes no copy.
+        """
+        try:
+            if self._log.stat().st_size <= max_bytes:
+                return
+            shutil.copyfile(self._log, self._log.with_name(f"{self._log.name}.1"))
+            os.truncate(self._log, 0)
+        except OSError as error:
+            msg = f"{self._log} cannot be kept small ({error}): free some disk, or move ANSWERBY_HOME"
+            raise SetupError(msg) from error
+        self._log_from = 0
+
     def last_words(self) -> str:
-        """The last lines of its log, for the operator; empty when it said nothing."""
+        """The last lines of its log since its start, for the operator; empty when it said nothing."""
         try:
             with self._log.open("rb") as stream:
-                stream.seek(max(0, self._log.stat().st_size - _LAST_BYTES))
+                stream.seek(max(self._log_from, self._log.stat().st_size - _LAST_BYTES))
                 text = stream.read().decode("utf-8", "replace")
         except FileNotFoundError:
             return ""
@@ -114,6 +134,19 @@ class Child:
         except TimeoutError:
             return False
         return True
+
+
+def refuse_wrong_parts(settings: Settings) -> None:
+    """What a worker would refuse of scenarios and rules, asked before anything is started for it.
+
+    Raises:
+        ConfigError: one of them is wrong; the text says which.
+    """
+    from agents.rules.rung import build_rules_rung
+    from agents.scenarios import plan_scenarios
+
+    plan_scenarios(settings, lambda _names: {})
+    build_rules_rung(settings.rules)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 from agents.cli.answer_view import answer_line, dead_letter_line, legend, reasons
-from agents.cli.children import Child, await_ready, interruptible
+from agents.cli.children import Child, await_ready, interruptible, refuse_wrong_parts
 from agents.cli.config import load_settings
 from agents.cli.demo_log import EXAMPLE_LOG, Planned, read_log
 from agents.cli.demo_report import Report, print_report
@@ -67,6 +67,7 @@ def demo(
         msg = f"--speed {speed:g} is out of range: use {_SPEEDS[0]:g} to {_SPEEDS[1]:g}"
         raise UsageError(msg)
     settings = load_settings(config)
+    refuse_wrong_parts(settings)
     planned = read_log(log, speed, settings.limits, settings.deadline)
     console = Console(stderr=json, highlight=False)
     if not console.is_terminal:

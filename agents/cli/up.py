@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from agents.cli.broker import broker_options
-from agents.cli.children import Child, await_ready, fetch_readiness, interruptible
+from agents.cli.children import Child, await_ready, fetch_readiness, interruptible, refuse_wrong_parts
 from agents.cli.config import load_settings
 from agents.runtime.cpus import available_cores, place
 from schemas.errors import AnswerbyError, SetupError
@@ -36,7 +36,7 @@ _WORKER_STOP_S, _BROKER_STOP_S = 15.0, 15.0
 """Beyond worker.stop_ms: leaving the group and ending engines; for the broker: writing what it holds."""
 
 _LOG_BYTES = 16_777_216
-"""A worker's log from earlier runs is kept up to this size; a longer one starts anew."""
+"""A worker's log is kept up to this size, and once more as `.1`: at worst 32 MiB of disk and what is written within a second."""
 
 
 def up(
@@ -53,6 +53,7 @@ def up(
     Example: answerby up -c answerby.toml
     """
     settings = load_settings(config)
+    refuse_wrong_parts(settings)
     chosen = broker_options(port, data_dir, ephemeral, config)
     cpus = place(settings.models, available_cores(), settings.worker.cpus).worker
     options = BrokerOptions(port=chosen.port, data_dir=chosen.data_dir, cpus=cpus)
@@ -94,7 +95,7 @@ class _Stack:
         port = settings.worker.metrics_port or free_port()
         self._url = f"http://{settings.worker.metrics_host}:{port}"
         self._settings, self._broker, self._console = settings, broker, console
-        self._log = _log_file()
+        self._log = _log_file(broker.bootstrap)
         arguments = ("worker", *(("-c", str(config)) if config is not None else ()))
         self._worker = Child(arguments, self._log, {**environ, "ANSWERBY__WORKER__METRICS_PORT": str(port)})
 
@@ -135,6 +136,7 @@ class _Stack:
                 if self._broker.pid is None:
                     msg = f"the broker ended by itself ({self._broker.last_words() or 'it said nothing'}): start again"
                     raise SetupError(msg)
+                self._worker.bound_log(_LOG_BYTES)
                 status.update(_describe(await fetch_readiness(self._url)))
                 await asyncio.sleep(_LOOK_S)
 
@@ -147,11 +149,10 @@ def _describe(said: dict[str, Any] | None) -> str:
     return f"worker: {'ready' if said.get('ready', True) else 'not ready'}, partitions {said.get('partitions', [])}, engines: {engines or 'none'}"
 
 
-def _log_file() -> Path:
-    path = answerby_home() / "logs" / "worker.log"
+def _log_file(bootstrap: str) -> Path:
+    """One for each broker's port, so that two `up` at once do not write into each other's."""
+    path = answerby_home() / "logs" / f"worker-{bootstrap.rpartition(':')[2]}.log"
     path.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_file() and path.stat().st_size > _LOG_BYTES:
-        path.unlink()
     return path
 
 

@@ -41,6 +41,44 @@ def test_a_child_s_words_are_in_its_log_and_its_end_is_told(tmp_path: Path) -> N
     assert failure == f"the config ended: {words.removeprefix('error: ')}"
 
 
+def test_last_words_are_the_child_s_own(tmp_path: Path) -> None:
+    """What an earlier run left in the log is not shown as this one's, nor taken for its error."""
+    (tmp_path / "child.log").write_text("error: an old one\n")
+
+    async def scenario() -> tuple[str, str]:
+        one = await child(tmp_path, "topics", "check", "--wait", "60").start()
+        assert one.pid is not None
+        os.kill(one.pid, signal.SIGKILL)
+        await one.wait()
+        return one.last_words(), str(one.failure())
+
+    words, failure = run(scenario())
+    assert "an old one" not in words
+    assert "signal 9" in failure
+
+
+def test_a_long_log_is_cut_and_written_on(tmp_path: Path) -> None:
+    """Above the bound it is copied beside itself and emptied; the child's next words stand at its start."""
+    log = tmp_path / "child.log"
+    log.write_text("old " * 100)
+
+    async def scenario() -> str:
+        environ = {**os.environ, "ANSWERBY__KAFKA__BOOTSTRAP": f"127.0.0.1:{free_port()}"}
+        one = await Child(("topics", "check", "--wait", "3"), log, environ).start()
+        async with asyncio.timeout(GONE_S * 3):
+            while "waiting for a broker" not in log.read_text():  # noqa: ASYNC110  a file has no event
+                await asyncio.sleep(0.02)
+        one.bound_log(10_000)
+        assert log.read_text().startswith("old old")
+        one.bound_log(100)
+        assert log.read_text() == ""
+        await one.wait()
+        return one.last_words()
+
+    assert run(scenario()).startswith("error: ")
+    assert (tmp_path / "child.log.1").read_text().startswith("old old")
+
+
 def test_a_child_that_died_without_a_word_is_told_by_its_signal(tmp_path: Path) -> None:
     """No error line: the signal or the exit code says how it ended."""
 

@@ -99,3 +99,19 @@ def test_a_broker_that_dies_ends_the_rest(tmp_path: Path) -> None:
         assert "Traceback" not in up.said.split("error: ")[-1]
         _gone, alive = psutil.wait_procs(family, timeout=10)
         assert not alive
+
+
+@pytest.mark.parametrize("command", ["up", "demo"])
+def test_wrong_settings_start_nothing(command: str, tmp_path: Path) -> None:
+    """A wrong scenario or rule is one line and exit 2, before any broker."""
+    config = tmp_path / "answerby.toml"
+    for text, says in (
+        ('[scenarios.game.ladder]\nrungs = ["rules", "small"]\n', "small"),
+        ('[[rules]]\nname = "r"\nmatch.patterns = ["("]\nanswer.en = "x"\n', "patterns"),
+    ):
+        config.write_text(text)
+        done = subprocess.run([sys.executable, "-m", "agents.cli", command, "-c", str(config)], capture_output=True, text=True, timeout=BOUND_S, check=False)
+        assert done.returncode == 2, done.stderr
+        assert done.stderr.startswith("error: ")
+        assert says in done.stderr
+        assert done.stderr.count("\n") == 1
