@@ -17,6 +17,7 @@ from schemas.errors import ConfigError
 from schemas.settings import Session, Settings
 from schemas.settings_ladder import Ladder as LadderSection
 from schemas.settings_ladder import Scenario
+from schemas.settings_tree import format_path
 
 RungsOf = Callable[[tuple[str, ...]], Mapping[str, RungProtocol]]
 """The rungs of one ladder by their names, from the names above each other; a built-in one that is not configured is not among them."""
@@ -127,7 +128,7 @@ def plan_scenarios(settings: Settings, rungs_of: RungsOf, *, insurance: Degraded
         patterns = _decision_patterns(f"{key.removesuffix('.ladder')}.decision_patterns", scenario)
         return Plan(scenario, session, ladder(tuple(name for name in reached if _is_on(name, scenario, settings))), DefaultTexts(texts), patterns)
 
-    named = {name: plan(f"scenarios.{name}.ladder", scenario) for name, scenario in settings.scenarios.items()}
+    named = {name: plan(format_path(("scenarios", name, "ladder")), scenario) for name, scenario in settings.scenarios.items()}
     return Scenarios(plan("ladder", Scenario()), named, slots)
 
 

@@ -8,10 +8,12 @@ import msgspec
 from msgspec import Meta
 
 from schemas.errors import ConfigError
+from schemas.events import Identifier
+from schemas.session import STATE_ROOM
 from schemas.settings_facts import Facts
 from schemas.settings_ladder import BUILT_IN_RUNGS, OWN_TOPICS, Breaker, Cache, Feedback, Ladder, Name, Rules, Scenario, Section, SemanticCache
 from schemas.settings_memory import Memory
-from schemas.settings_tree import explain_rejection, settings_type
+from schemas.settings_tree import explain_rejection, format_path, settings_type
 
 
 class App(Section, frozen=True, forbid_unknown_fields=True):
@@ -202,7 +204,9 @@ class Settings(Section, frozen=True, forbid_unknown_fields=True):
     cache: Cache = Cache()
     semantic_cache: SemanticCache = SemanticCache()
     breaker: Breaker = Breaker()
-    scenarios: Annotated[dict[Name, Scenario], Meta(description="by the name that events carry")] = msgspec.field(default_factory=dict)
+    scenarios: Annotated[
+        dict[Identifier, Scenario], Meta(description="by the name that events carry; quoted unless it is of letters A to Z, digits, - and _")
+    ] = msgspec.field(default_factory=dict)
     feedback: Feedback = Feedback()
     session: Session = Session()
     facts: Facts = Facts()
@@ -223,6 +227,8 @@ def parse_settings(tree: dict[str, Any]) -> Settings:
         settings = msgspec.convert(tree, Settings)
     except msgspec.ValidationError as error:
         raise _as_config_error(str(error), tree) from None
+    if "models" not in tree and not any("main" in rungs for rungs in _ladders(settings).values()):
+        settings = msgspec.structs.replace(settings, models=())  # nobody wrote the default model, and no ladder asks for it
     check_settings(settings)
     return settings
 
@@ -243,6 +249,13 @@ def check_settings(settings: Settings) -> None:
     if deadline.reserve_ms is not None and not 0 <= deadline.reserve_ms < deadline.max_ms:
         raise ConfigError("deadline.reserve_ms", f"{deadline.reserve_ms:g} leaves no time", "set 0 or more and less than deadline.max_ms, or leave it out")
     _check_rungs(settings)
+    least = settings.limits.state_bytes + STATE_ROOM
+    if settings.limits.session_bytes < least:
+        raise ConfigError(
+            "limits.session_bytes",
+            f"{settings.limits.session_bytes} cannot hold limits.state_bytes ({settings.limits.state_bytes}) and {STATE_ROOM} for the rest of a session",
+            f"set it to {least} or more, or limits.state_bytes lower",
+        )
     if settings.feedback.topic in OWN_TOPICS:
         raise ConfigError("feedback.topic", f"{settings.feedback.topic!r} is a topic of another kind", "choose another name, such as reviews")
     texts_by_key = [
@@ -252,25 +265,28 @@ def check_settings(settings: Settings) -> None:
     ]
     for name, scenario in settings.scenarios.items():
         if scenario.ladder.default_text is not None:
-            texts_by_key.append((f"scenarios.{name}.ladder.default_text", scenario.ladder.default_text))
+            texts_by_key.append((format_path(("scenarios", name, "ladder", "default_text")), scenario.ladder.default_text))
     for key, texts in texts_by_key:
         if "en" not in texts:
             raise ConfigError(key, "has no text for `en`", "add one: it serves every locale without its own")
 
 
+def _ladders(settings: Settings) -> dict[str, tuple[str, ...]]:
+    """Every list of rungs, by its key."""
+    own = {name: scenario.ladder.rungs for name, scenario in settings.scenarios.items()}
+    scenarios = {format_path(("scenarios", name, "ladder", "rungs")): rungs for name, rungs in own.items() if rungs is not None}
+    return {"ladder.rungs": settings.ladder.rungs, **scenarios}
+
+
 def _check_rungs(settings: Settings) -> None:
-    """Every rung is known, every model is used by one, each name stands once."""
+    """Every rung is known, every model is used by one, each name stands once. Ladders first: a misspelt rung is what leaves its model unused."""
     names = [model.name for model in settings.models]
-    ladders = {"ladder.rungs": settings.ladder.rungs}
-    ladders |= {f"scenarios.{name}.ladder.rungs": scenario.ladder.rungs for name, scenario in settings.scenarios.items() if scenario.ladder.rungs is not None}
-    used = {rung for rungs in ladders.values() for rung in rungs}
+    ladders = _ladders(settings)
     for index, name in enumerate(names):
         if name in names[:index]:
             raise ConfigError(f"models[{index}].name", f"{name!r} is there twice", "give each model its own name")
         if name in ("rules", "cache", "semantic_cache", "default"):
             raise ConfigError(f"models[{index}].name", f"{name!r} is a rung of another kind", "choose another name")
-        if name not in used:
-            raise ConfigError(f"models[{index}].name", f"no rung uses {name!r}", "add it to ladder.rungs or remove the model")
     for key, rungs in ladders.items():
         for index, rung in enumerate(rungs):
             if rung in rungs[:index]:
@@ -278,6 +294,29 @@ def _check_rungs(settings: Settings) -> None:
             if rung not in BUILT_IN_RUNGS and rung not in names:
                 known = ", ".join(sorted({*BUILT_IN_RUNGS, *names}))
                 raise ConfigError(f"{key}[{index}]", f"no rung or model is called {rung!r}", f"use one of: {known}")
+    used = {rung for rungs in ladders.values() for rung in rungs}
+    for index, name in enumerate(names):
+        if name not in used:
+            raise ConfigError(f"models[{index}].name", f"no rung uses {name!r}", "add it to ladder.rungs or remove the model")
+
+
+def find_unused(settings: Settings) -> tuple[str, ...]:
+    """A line for each key that switches on a rung which is in no ladder that it could serve: it does nothing, which is no error, and rarely meant."""
+    unused = []
+    everywhere = {rung for rungs in _ladders(settings).values() for rung in rungs}
+    if settings.cache.ttl_s > 0 and "cache" not in everywhere:
+        unused.append("cache.ttl_s: no ladder has the rung 'cache'; add it to ladder.rungs or leave the key out")
+    if (settings.rules.files or settings.rules.inline) and "rules" not in everywhere:
+        unused.append("rules: no ladder has the rung 'rules'; add it to ladder.rungs or leave the section out")
+    for name, scenario in settings.scenarios.items():
+        key = "ladder.rungs" if scenario.ladder.rungs is None else format_path(("scenarios", name, "ladder", "rungs"))
+        rungs = settings.ladder.rungs if scenario.ladder.rungs is None else scenario.ladder.rungs
+        switches = (("cache", "ttl_s", (scenario.cache.ttl_s or 0) > 0), ("semantic_cache", "threshold", scenario.semantic_cache.threshold is not None))
+        for rung, switch, is_on in switches:
+            if is_on and rung not in rungs:
+                place = format_path(("scenarios", name, rung, switch))
+                unused.append(f"{place}: {key} has no rung {rung!r}; add it there or leave the key out")
+    return tuple(unused)
 
 
 def text_for_locale(texts: dict[str, str], locale: str) -> str:

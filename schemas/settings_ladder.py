@@ -37,7 +37,7 @@ class Ladder(Section, frozen=True, forbid_unknown_fields=True):
 
 
 class Rules(Section, frozen=True, forbid_unknown_fields=True):
-    """Answers that need no model. A file whose only rules are `[[rules]]` means the same as `[[rules.inline]]`."""
+    """Answers that need no model. `[[rules.inline]]` may be written `[[rules]]` when no other key of this section is given."""
 
     files: Annotated[tuple[str, ...], Meta(description="rule files (TOML with [[rules]]), relative to this file; read again when they change")] = ()
     inline: Annotated[tuple[Rule, ...], Meta(description="rules written here; without any rule the rung is skipped")] = ()

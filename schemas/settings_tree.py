@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,6 +17,9 @@ Path = tuple[str | int, ...]
 
 _SHOWN_CHARS = 60
 """Of a wrong value in a message: enough to find it, and the message stays one line."""
+
+_PLAIN = re.compile(r"[\w-]+")
+"""Names that stand in a dotted key as they are; others are quoted there, or a dot or a line end in them would be read as the key's own."""
 
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 
@@ -96,9 +100,13 @@ def is_secret(path: Sequence[str | int]) -> bool:
 
 
 def format_path(path: Path) -> str:
-    """`("models", 0, "threads")` as `models[0].threads`."""
-    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    """`("models", 0, "threads")` as `models[0].threads`, and `("scenarios", "a b")` as `scenarios."a b"`."""
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{_format_name(step)}" for step in path)
     return text.removeprefix(".")
+
+
+def _format_name(name: str) -> str:
+    return name if _PLAIN.fullmatch(name) else json.dumps(name, ensure_ascii=not name.isprintable())
 
 
 def iterate_keys(kind: inspect.Type, path: Path = ()) -> Iterator[Path]:
@@ -118,6 +126,8 @@ def iterate_keys(kind: inspect.Type, path: Path = ()) -> Iterator[Path]:
 def explain_rejection(root: inspect.StructType, tree: Any, rejection: str) -> ConfigError:
     """Say msgspec's "Expected `int` >= 1 - at `$.models[0].threads`" as key, what is wrong, what would be right."""
     what, _, place = rejection.partition(" - at `")
+    if place.startswith("key` in `"):
+        return _wrong_name(root, _parse_path(root, f"{place.removeprefix('key` in `').rstrip('`')}[...]", tree))
     path = _parse_path(root, place.rstrip("`"), tree)
     if what.startswith("Object contains unknown field"):
         return unknown_key(root, (*path, what.split("`")[1]))
@@ -142,6 +152,14 @@ def wrong_value(root: inspect.StructType, path: Path, value: Any, origin: str | 
     return ConfigError(format_path(path) or "the file", f"{shown}{f' from {origin}' if origin else ''} is wrong", right)
 
 
+def _wrong_name(root: inspect.StructType, path: Path) -> ConfigError:
+    """The error for an entry of a map whose name is none."""
+    table = type_at(root, path[:-1])
+    inner = bare_type(table) if table is not None else None
+    right = describe_type(inner.key_type) if isinstance(inner, inspect.DictType) else "another name"
+    return ConfigError(format_path(path), f"the name {_show(path[-1])} is wrong", f"must be {right}")
+
+
 def unknown_key(root: inspect.StructType, path: Path) -> ConfigError:
     """The error for a key that does not exist, with the one that was probably meant."""
     section = type_at(root, path[:-1])
@@ -150,10 +168,12 @@ def unknown_key(root: inspect.StructType, path: Path) -> ConfigError:
     near = difflib.get_close_matches(str(path[-1]), siblings, n=1)
     if near:
         return ConfigError(format_path(path), "unknown key", f"did you mean {format_path((*path[:-1], near[0]))}?")
-    everywhere = {format_path(key): key for key in iterate_keys(root)}
-    elsewhere = [text for text, key in everywhere.items() if key[-1] == path[-1]] or difflib.get_close_matches(format_path(path), everywhere, n=1)
+    everywhere = list(iterate_keys(root))
+    # Only the last part counts: with what stands before it, any two keys of one section look alike.
+    names = difflib.get_close_matches(str(path[-1]), [str(key[-1]) for key in everywhere], n=1)
+    elsewhere = next((key for key in everywhere if key[-1] in names), None)
     if elsewhere:
-        return ConfigError(format_path(path), "unknown key", f"did you mean {elsewhere[0]}?")
+        return ConfigError(format_path(path), "unknown key", f"did you mean {format_path(elsewhere)}?")
     return ConfigError(format_path(path), "unknown key", f"known here: {', '.join(siblings)}")
 
 
@@ -173,25 +193,25 @@ def _parse_path(root: inspect.StructType, text: str, tree: Any) -> Path:
     for name, index in _STEP.findall(text.removeprefix("$")):
         if index == "...":
             entries = value_at(tree, path)
-            path = (*path, _wrong_entry(type_at(root, path), entries) if isinstance(entries, dict) else "?")
+            path = (*path, _wrong_entry(root, path, entries) if isinstance(entries, dict) else "?")
         else:
             path = (*path, name or int(index))
     return path
 
 
-def _wrong_entry(kind: inspect.Type | None, entries: dict[str, Any]) -> str:
-    """The first key whose value is no text, or no section as it should be."""
-    inner = None if kind is None else bare_type(kind)
-    section = bare_type(inner.value_type) if isinstance(inner, inspect.DictType) else None
+def _wrong_entry(root: inspect.StructType, path: Path, entries: dict[str, Any]) -> str:
+    """The first name in the map at `path` that the map does not take, or not with its value: each is tried alone in its section."""
+    section = type_at(root, path[:-1])
+    inner = bare_type(section) if section is not None else None
+    if not isinstance(inner, inspect.StructType):
+        return "?"
+    field = str(path[-1])
     for key, value in entries.items():
-        if not isinstance(section, inspect.StructType):
-            if not isinstance(value, str):
-                return key
-            continue
         try:
-            msgspec.convert(value, section.cls)
-        except msgspec.ValidationError:
-            return key
+            msgspec.convert({field: {key: value}}, inner.cls)
+        except msgspec.ValidationError as error:
+            if f"`$.{field}" in str(error):  # not that the section lacks another key
+                return key
     return "?"
 
 

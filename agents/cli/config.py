@@ -19,8 +19,8 @@ from msgspec import inspect
 
 from agents.cli.config_text import mask_secrets, render_effective, render_template
 from agents.toml_files import read_toml
-from schemas.errors import ConfigError, UsageError
-from schemas.settings import Settings, parse_settings
+from schemas.errors import ConfigError, SetupError, UsageError
+from schemas.settings import Settings, find_unused, parse_settings
 from schemas.settings_tree import Path as Key
 from schemas.settings_tree import bare_type, explain_rejection, format_path, iterate_keys, settings_type, type_at, value_at, wrong_value
 
@@ -72,16 +72,42 @@ def init(file: Path = DEFAULT_FILE, /, *, force: Force = False) -> int:
 def check(*, config: Config = None) -> int:
     """Check the settings, the rules they name and their texts: exit 0 when they are right, else 2 and one line that says which key is wrong.
 
+    What is allowed and does nothing is told as a warning. Models and encoders that are still to be pulled are not looked for.
+
     Example: answerby config check -c answerby.toml
     """
+    from agents.cache.shared import open_shared_store
     from agents.rules.rung import build_rules_rung
     from agents.scenarios import plan_scenarios
 
     loaded = load_with_origins(config)
     plan_scenarios(loaded.settings, lambda _names: {})
     build_rules_rung(loaded.settings.rules)
+    open_shared_store(loaded.settings.cache)
+    _check_encoder(loaded.settings)
+    sys.stdout.writelines(f"warning: {line}\n" for line in find_unused(loaded.settings))
     sys.stdout.write(f"ok: {loaded.file or 'no file, all defaults'}, {len(loaded.origins)} values given\n")
     return 0
+
+
+def _check_encoder(settings: Settings) -> None:
+    """Refuse an encoder that no command could bring here.
+
+    Raises:
+        ConfigError: a scenario wants one that is neither known nor a folder.
+    """
+    from agents.models.catalog import ENCODERS
+    from agents.semantic.encoder import NGRAMS
+    from agents.semantic.openvino_encoder import find_encoder
+
+    wanted = settings.semantic_cache.encoder
+    if wanted in (NGRAMS, *ENCODERS) or all(scenario.semantic_cache.threshold is None for scenario in settings.scenarios.values()):
+        return
+    try:
+        find_encoder(wanted)
+    except SetupError as error:
+        wrong, _, right = str(error).rpartition(": ")
+        raise ConfigError("semantic_cache.encoder", wrong, right) from None
 
 
 @app.command
@@ -158,8 +184,24 @@ def _refuse_wrong_file(tree: dict[str, Any]) -> None:
 
 def _read_file(file: Path) -> dict[str, Any]:
     """The file's tree, `[[rules]]` as the list of inline rules that it is short for."""
-    tree, _ = read_toml(file, missing="name one that exists, or write it by `answerby config init`")
+    try:
+        tree, _ = read_toml(file, missing="name one that exists, or write it by `answerby config init`")
+    except ConfigError as error:
+        raise _with_rules_hint(error, file) from None
     return {**tree, "rules": {"inline": tree["rules"]}} if isinstance(tree.get("rules"), list) else tree
+
+
+def _with_rules_hint(error: ConfigError, file: Path) -> ConfigError:
+    """The same error, or one that names `[[rules.inline]]` where rules and keys of `[rules]` meet: TOML allows one name one meaning."""
+    place, _, line = error.key.rpartition(":")
+    if place != str(file) or not line.isdigit():
+        return error
+    lines = file.read_text(encoding="utf-8-sig", errors="replace").split("\n")
+    headers = {"".join(text.split("#")[0].split()) for text in lines}
+    here = "".join("".join(lines[int(line) - 1 : int(line)]).split("#")[0].split())
+    if here != "[[rules]]" and not (here == "[rules]" and "[[rules]]" in headers):
+        return error
+    return ConfigError(error.key, "`[[rules]]` cannot stand beside other keys of [rules]", "write [[rules.inline]] for each rule of this file")
 
 
 def _given_keys(tree: Any, path: Key = ()) -> Iterator[Key]:
@@ -183,8 +225,9 @@ def _key_of(variable: str) -> Key:
     key: Key = tuple(int(part) if part.isdigit() else part.lower() for part in variable.removeprefix(PREFIX).split("__"))
     kind = type_at(_ROOT, key)
     if kind is None:
-        # The prefix is left out: with it, any two variables look alike.
-        near = difflib.get_close_matches(variable.removeprefix(PREFIX), [_variable_of(name).removeprefix(PREFIX) for name in iterate_keys(_ROOT)], n=1)
+        # The prefix is left out, and the last part must be near by itself: else any two variables of one section look alike.
+        known = [_variable_of(name).removeprefix(PREFIX) for name in iterate_keys(_ROOT) if difflib.get_close_matches(str(key[-1]), [str(name[-1])])]
+        near = difflib.get_close_matches(variable.removeprefix(PREFIX), known, n=1)
         raise ConfigError(variable, "unknown key", f"did you mean {PREFIX}{near[0]}?" if near else "see `answerby config init` for every key")
     if isinstance(bare_type(kind), inspect.StructType):
         first = next(iterate_keys(kind, key))

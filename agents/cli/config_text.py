@@ -66,7 +66,7 @@ def _render(kind: inspect.StructType, section: Any, path: Path, origins: Mapping
 
 def _header(path: Path, *, many: bool = False) -> str:
     """As TOML has it: the entries of an array are told apart by their order alone."""
-    name = format_path(tuple(step for step in path if not isinstance(step, int)))
+    name = ".".join(_format_key(step) for step in path if not isinstance(step, int))
     return f"[[{name}]]" if many else f"[{name}]"
 
 

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from schemas.errors import ConfigError
-from schemas.settings import Settings, check_settings, parse_settings, text_for_locale
+from schemas.events import InteractionEvent
+from schemas.settings import Model, Settings, check_settings, find_unused, parse_settings, text_for_locale
 from schemas.settings_ladder import BUILT_IN_RUNGS
 
 MAIN = {"name": "main"}
@@ -23,6 +24,10 @@ CONTRADICTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "a model that no rung uses": ({"models": [MAIN, {"name": "spare"}]}, "models[1].name"),
     "a rung that nothing answers": ({"ladder": {"rungs": ["main", "oracle", "default"]}}, "ladder.rungs[1]"),
     "a rung named twice": ({"ladder": {"rungs": ["main", "default", "main"]}}, "ladder.rungs[2]"),
+    "a misspelt rung that leaves the default model unused": ({"ladder": {"rungs": ["mian", "default"]}}, "ladder.rungs[0]"),
+    "a misspelt rung that leaves a model unused": ({"models": [MAIN], "ladder": {"rungs": ["mian", "default"]}}, "ladder.rungs[0]"),
+    "a model that is written and that no rung uses": ({"models": [MAIN], "ladder": {"rungs": ["rules", "default"]}}, "models[0].name"),
+    "a rung of an oddly named scenario": ({"scenarios": {"a b": {"ladder": {"rungs": ["oracle"]}}}}, 'scenarios."a b".ladder.rungs[0]'),
     "reviews among the events": ({"feedback": {"topic": "interactions"}}, "feedback.topic"),
     "default texts without English": ({"ladder": {"default_text": {"zh": "稍后再试。"}}}, "ladder.default_text"),
     "disclosures without English": ({"policy": {"disclosure": {}}}, "policy.disclosure"),
@@ -120,3 +125,63 @@ def test_a_model_may_serve_one_scenario_alone() -> None:
     assert parse_settings({"models": models, "scenarios": {"chat": {"ladder": {"rungs": ["small", "default"]}}}}).models[1].name == "small"
     with pytest.raises(ConfigError, match=r"models\[1\]\.name"):
         parse_settings({"models": models})
+
+
+@pytest.mark.parametrize("name", ["客服", "a b", "a.b", "x" * 128, "客" * 128])
+def test_a_scenario_may_be_called_what_events_may_carry(name: str) -> None:
+    """Every name that an event may carry can be configured, and decodes in an event."""
+    assert parse_settings({"scenarios": {name: {"priority": 1}}}).scenarios[name].priority == 1
+    assert msgspec.convert({"event_id": "e", "session_id": "s", "scenario": name}, InteractionEvent).scenario == name
+
+
+@pytest.mark.parametrize(
+    ("tree", "message"),
+    [
+        ({"scenarios": {"ok": {}, "": {}}}, "scenarios.\"\": the name '' is wrong; must be text of 1 to 128 characters"),
+        ({"scenarios": {"a\nb": {"priority": 77}}}, 'scenarios."a\\nb".priority: 77 is wrong; must be a whole number from 0 to 9'),
+        ({"scenarios": {"客服": {"priority": 77}}}, "scenarios.客服.priority: 77 is wrong; must be a whole number from 0 to 9"),
+        (
+            {"scenarios": {"z": {}, "a": {"state_schema": {"types": {"k": "string", "g": "int"}}}}},
+            "scenarios.a.state_schema.types.g: 'int' is wrong; one of: array, boolean, integer, number, object, string",
+        ),
+        (
+            {"facts": {"slots": [{"name": "n", "patterns": {"en": ["x"], "zh": "y"}}]}},
+            "facts.slots[0].patterns.zh: 'y' is wrong; must be a list, each item text",
+        ),
+    ],
+)
+def test_a_wrong_entry_of_a_map_is_named(tree: dict[str, Any], message: str) -> None:
+    """The message has the entry's name and its value, whatever kind of values the map has."""
+    with pytest.raises(ConfigError) as caught:
+        parse_settings(tree)
+    assert str(caught.value).startswith(message)
+
+
+def test_a_ladder_without_models_needs_none() -> None:
+    """Nobody wrote the default model: when no ladder names it there is none; a scenario that names it brings it back."""
+    rules_alone = {"ladder": {"rungs": ["rules", "default"]}}
+    assert parse_settings(rules_alone).models == ()
+    assert parse_settings({**rules_alone, "scenarios": {"chat": {"ladder": {"rungs": ["main", "default"]}}}}).models == (Model(),)
+
+
+@pytest.mark.parametrize(
+    ("tree", "key"),
+    [
+        ({"cache": {"ttl_s": 60}}, "cache.ttl_s: "),
+        ({"scenarios": {"faq": {"cache": {"ttl_s": 60}}}}, "scenarios.faq.cache.ttl_s: "),
+        ({"scenarios": {"faq": {"semantic_cache": {"threshold": 0.9}}}}, "scenarios.faq.semantic_cache.threshold: "),
+        ({"rules": {"files": ["rules.toml"]}}, "rules: "),
+    ],
+)
+def test_what_no_ladder_uses_is_told(tree: dict[str, Any], key: str) -> None:
+    """A cache or rules that are switched on and stand in no ladder are told by their key; in the default ladder they are of use."""
+    unused = find_unused(parse_settings({**tree, "ladder": {"rungs": ["main", "default"]}}))
+    assert [line.startswith(key) for line in unused] == [True]
+    assert find_unused(parse_settings(tree)) == ()
+
+
+def test_a_session_must_hold_the_state_that_is_allowed() -> None:
+    """Limits that contradict each other are refused at the start, not found out by a session that loses its state."""
+    with pytest.raises(ConfigError, match=r"limits\.session_bytes"):
+        parse_settings({"limits": {"session_bytes": 65_536}})
+    assert parse_settings({"limits": {"session_bytes": 98_304}}).limits.session_bytes == 98_304

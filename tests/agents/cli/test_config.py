@@ -105,6 +105,9 @@ def test_variables_make_and_change_models_and_texts() -> None:
         ('session.locale = ""', "session.locale: '' is wrong; must be text of 1 to 35 characters"),
         ('[policy.disclosure]\nen = "x"\nzh = 5', "policy.disclosure.zh: 5 is wrong; must be text"),
         ("kafka.security.password = 12345", "kafka.security.password: the value is wrong; must be text"),
+        ("[[rules.inline]]\nfoo = 1", "rules.inline[0].foo: unknown key; known here: name, match, answer, when, priority, examples"),
+        ("kafka.bar = 5", "kafka.bar: unknown key; known here: bootstrap, partitions, topic_prefix, replication, security"),
+        ("kafka.metrcs_port = 5", "kafka.metrcs_port: unknown key; did you mean worker.metrics_port?"),
         ('app.id = "a b"', "app.id: 'a b' is wrong; must be text matching ^[A-Za-z0-9._-]{1,100}\\Z"),
     ],
 )
@@ -119,6 +122,7 @@ def test_wrong_key_or_value_is_one_line(here: Path, text: str, message: str) -> 
     [
         ("ANSWERBY__DEADLINE__DEFULT_MS", "1", "ANSWERBY__DEADLINE__DEFULT_MS: unknown key; did you mean ANSWERBY__DEADLINE__DEFAULT_MS?"),
         ("ANSWERBY__XX", "1", "ANSWERBY__XX: unknown key; see `answerby config init` for every key"),
+        ("ANSWERBY__DEADLINE__FOO", "1", "ANSWERBY__DEADLINE__FOO: unknown key; see `answerby config init` for every key"),
         ("ANSWERBY__KAFKA", "1", "ANSWERBY__KAFKA: is a section; name one of its keys, such as ANSWERBY__KAFKA__BOOTSTRAP"),
         ("ANSWERBY__MODELS__2__NAME", "a", "ANSWERBY__MODELS__2__NAME: index 2 skips entries; models has 1, so the next is 1"),
         ("ANSWERBY__DEADLINE__MIN_MS", "x", "deadline.min_ms: 'x' from ANSWERBY__DEADLINE__MIN_MS is wrong; must be a number >= 0"),
@@ -216,6 +220,8 @@ def test_check_answers_zero_or_raises_with_exit_code_two(here: Path, capsys: pyt
     [
         ('[scenarios.shop.ladder.default_text]\nen = "Order {state.order"', "scenarios.shop.ladder.default_text.en"),
         ('[ladder]\nrungs = ["default", "main"]', "ladder.rungs[1]"),
+        ('[cache]\nshared = "localhost:6379"', "cache.shared"),
+        ('[semantic_cache]\nencoder = "minilmm"\n[scenarios.faq.semantic_cache]\nthreshold = 0.9', "semantic_cache.encoder"),
         ('[[rules.inline]]\nname = "a"\nmatch = { pattern = "(" }\nanswer = { en = "x" }', "rules.inline[0].match.pattern"),
     ],
 )
@@ -224,6 +230,39 @@ def test_check_finds_what_only_a_start_would_have_found(here: Path, text: str, k
     with pytest.raises(ConfigError) as caught:
         check(config=_write(here, text))
     assert key in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('[rules]\nfiles = ["a.toml"]\n[[ rules ]] # mine\nname = "a"\n', 3),
+        ('[[rules]]\nname = "a"\n[rules]\nfiles = ["a.toml"]\n', 3),
+        ('rules.files = ["a.toml"]\n[[rules]]\nname = "a"\n', 2),
+    ],
+)
+def test_rules_beside_rules_are_told_their_other_name(here: Path, text: str, line: int) -> None:
+    """TOML does not allow `[[rules]]` beside `[rules]`: the message has the name that works, which then does."""
+    file = _write(here, text)
+    assert _message(file) == f"{file}:{line}: `[[rules]]` cannot stand beside other keys of [rules]; write [[rules.inline]] for each rule of this file"
+    whole = '[rules]\nfiles = []\n[[rules.inline]]\nname = "a"\nmatch.any = ["hi"]\nanswer.en = "x"\n'
+    assert len(load_settings(_write(here, whole), {}).rules.inline) == 1
+
+
+def test_check_warns_of_what_does_nothing(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A cache that stands in no ladder is a warning, and still right."""
+    assert check(config=_write(here, 'ladder.rungs = ["main", "default"]\ncache.ttl_s = 60')) == 0
+    assert "warning: cache.ttl_s: no ladder has the rung 'cache'; add it to ladder.rungs or leave the key out\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", ["客服", "a b", "a.b", 'quo"te'])
+def test_a_shown_scenario_loads_back(here: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    """A scenario of any name comes back from what `config show` prints, with where it came from."""
+    file = _write(here, f"[scenarios.'{name}']\npriority = 7\n")
+    before = load_settings(file, {})
+    show(config=file)
+    text = capsys.readouterr().out
+    assert f"priority = 7  # {file}\n" in text
+    assert load_settings(_write(here, text), {}) == before
 
 
 def test_short_option_names_the_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
