@@ -69,11 +69,24 @@ def legend() -> Text:
 
 
 def stage_list(response: Mapping[str, Any]) -> str:
-    """The parts that took time, as `queue 2 · prefill 60 · generate 340 ms`."""
+    """The parts that took time, as `queue 2 · prefill 60 · generate 340 ms`; with the rungs' own, where another than the one that answered took some."""
     latency = response["latency_ms"]
     spent = [(name, sum(float(latency.get(stage, 0.0)) for stage in stages)) for name, stages, _glyph, _style in PARTS]
     shown = [f"{name} {ms:.0f}" for name, ms in spent if ms >= 1] or [f"total {float(latency['total']):.1f}"]
-    return f"{' · '.join(shown)} ms"
+    return f"{' · '.join(shown)} ms{_rung_list(response)}"
+
+
+def _rung_list(response: Mapping[str, Any]) -> str:
+    """`, of it main 412 (cut), fallback 80`: the stages alone would read as if the one that answered had taken all."""
+    took = [step for step in response["rungs"] if float(step["ms"]) >= 1]
+    if all(step["verdict"] == "answered" for step in took):
+        return ""
+    each = (f"{plain_line(str(step['rung']))} {float(step['ms']):.0f}{_ending(str(step['verdict']))}" for step in took)
+    return f", of it {', '.join(each)}"
+
+
+def _ending(verdict: str) -> str:
+    return "" if verdict == "answered" else f" ({plain_line(verdict)})"
 
 
 def outcome_text(response: Mapping[str, Any]) -> Text:

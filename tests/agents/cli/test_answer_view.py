@@ -112,6 +112,16 @@ def test_only_parts_that_took_time_are_listed() -> None:
     assert stage_list(response(decode=0.2)) == "total 0.2 ms"
 
 
+def test_time_of_a_rung_that_did_not_answer_is_told_as_its_own() -> None:
+    """Behind a fallback's name the main model's time does not read as the fallback's; one rung that answered needs no list."""
+    cut = {"rung": "main", "verdict": "cut", "ms": 412.2, "why": "silent"}
+    skipped = {"rung": "cache", "verdict": "skipped", "ms": 0.1, "why": "a miss"}
+    answered = {"rung": "fallback", "verdict": "answered", "ms": 80.0, "why": "stop"}
+    told = response(prefill=60, generate=430)
+    assert stage_list({**told, "rungs": [skipped, cut, answered]}) == "prefill 60 · generate 430 ms, of it main 412 (cut), fallback 80"
+    assert stage_list({**told, "rungs": [skipped, answered]}) == "prefill 60 · generate 430 ms"
+
+
 def test_a_missed_deadline_is_red() -> None:
     """The time of an answer that was late is marked."""
     assert time_text(response(met=False)).style == LATE
