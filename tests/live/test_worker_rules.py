@@ -47,6 +47,19 @@ def test_rule_files_are_followed_while_answers_go_on(broker: str, tmp_path: Path
         assert worker.running
 
 
+def test_rules_and_default_texts_answer_without_a_model(broker: str, tmp_path: Path) -> None:
+    """A ladder that names no model needs none: rules answer, the default text says the rest, in a scenario of any name that events may carry."""
+    write(tmp_path / "rules.toml", "Nine")
+    name = fresh("rules")
+    config = worker_toml(broker, name, (), rules={"files": ["rules.toml"]}, ladder={"rungs": ["rules", "default"]})
+    config += '[scenarios."客服 1".ladder.default_text]\nen = "Not known at this desk."\n'
+    with running_worker(tmp_path, config), Wire(broker, name) as wire:
+        event = {"session_id": "s", "scenario": "客服 1", "state": {"name": "Mei"}, "deadline_ms": 5000}
+        assert wire.ask({**event, "event_id": fresh("e"), "text": "Your hours?"})["text"] == "Nine, Mei."
+        other = wire.ask({**event, "event_id": fresh("e"), "text": "What is the weather?"})
+        assert (other["outcome"], other["text"]) == ("default", "Not known at this desk.")
+
+
 def test_worker_does_not_start_with_wrong_rules(tmp_path: Path) -> None:
     """Exit code 2 and one line that names the file, the line, the key and what would be right; no broker is needed to be told."""
     (tmp_path / "rules.toml").write_text(RULE.format(said="{nmae}").replace("any", "pattern").replace('["hours"]', '"(a"'), encoding="utf-8")
