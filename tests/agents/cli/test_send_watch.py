@@ -31,6 +31,11 @@ def config(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pa
         yield folder / "worker.toml"
 
 
+def prefix_of(config: Path) -> str:
+    """What the topics' names begin with."""
+    return next(line for line in config.read_text().splitlines() if line.startswith("topic_prefix")).split('"')[1]
+
+
 def start(*arguments: str) -> subprocess.Popen[str]:
     """`answerby` in this environment's Python."""
     return subprocess.Popen([sys.executable, "-m", "agents.cli", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -119,11 +124,19 @@ def test_a_person_and_their_consent_can_be_given(config: Path) -> None:
     assert [session["session_id"] for session in json.loads(done.stdout)["sessions"]] == ["anns"]
 
 
-def test_explain_knows_dead_letters_and_other_sessions(config: Path) -> None:
+def test_explain_knows_dead_letters_and_other_sessions(config: Path, broker: str) -> None:
     """An id without a response: its dead letter, or the session that has it, or that there is neither; exit 1 and one line."""
+    from confluent_kafka import Producer  # noqa: PLC0415  a foreign client, for an event that ours would not send
+
+    producer = Producer({"bootstrap.servers": broker})
+    producer.produce(f"{prefix_of(config)}interactions", value=b'{"event_id": "bad-1", "session_id": "x-1", "kind": "odd"}', key=b"x-1")
+    producer.flush(BOUND_S)
     sent(config, "hi", "--event-id", "here", "--session", "x-1", "--tenant", "red")
+    sent(config, "hi", "--event-id", "later", "--session", "x-1")  # answered in order: the bad one is a dead letter by now
     for words, says in (
         (("here", "--session", "x-2"), "error: no such here, but session x-1 of tenant red has one: use --session x-1 --tenant red\n"),
+        (("bad-1",), "error: bad-1 became a dead letter (invalid_field: "),
+        (("bad-1", "--session", "x-2"), "error: no such bad-1, but session x-1 of tenant default has one"),
         (("nope",), "and no dead letter: check the id"),
     ):
         done = finish("explain", *words, "-c", str(config))
@@ -186,10 +199,9 @@ def test_watch_gives_programs_whole_records(config: Path, broker: str) -> None:
     """`--json` prints responses as they are, and dead letters with their reason and their bytes."""
     from confluent_kafka import Producer  # noqa: PLC0415  a foreign client, for bytes that ours would not send
 
-    prefix = next(line for line in config.read_text().splitlines() if line.startswith("topic_prefix")).split('"')[1]
     with watching(config, "--dead-letters", "--json", "--limit", "2") as process:
         producer = Producer({"bootstrap.servers": broker})
-        producer.produce(f"{prefix}interactions", value=b"\xc1\x00", key=b"odd")
+        producer.produce(f"{prefix_of(config)}interactions", value=b"\xc1\x00", key=b"odd")
         producer.flush(BOUND_S)
         response = sent(config, "one", "--session", "w-3")
         out, _err = process.communicate(timeout=BOUND_S)
