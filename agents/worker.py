@@ -139,10 +139,10 @@ class Worker:
             await self._unless_stopped(self._require_own_tables(self._data))
         if self._stopping.is_set():
             return
+        await self._rungs.start()
         await self._unless_stopped(start_engines(self._engines))
         if self._stopping.is_set():
             return
-        await self._rungs.start()
         await asyncio.gather(self._publisher.start(), self._reviews.start())
         await self._unless_stopped(self._keeper.start())
         background.append(asyncio.create_task(self._watched(self._keeper.run()), name="erase"))
