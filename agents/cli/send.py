@@ -127,7 +127,7 @@ def _refuse_pointless(kind: Kind, ref: str | None, deadline_ms: float | None) ->
     if kind in NEED_REF and not ref:
         msg = f"--kind {kind} needs --ref: name the event that is meant, such as --ref order-17"
         raise UsageError(msg)
-    if deadline_ms is not None and not deadline_ms > 0:
+    if deadline_ms is not None and deadline_ms <= 0:  # what is no number is refused as any wrong field
         msg = f"--deadline-ms {deadline_ms:g} leaves no time, such an event is answered `expired`: use a number above 0"
         raise UsageError(msg)
 
