@@ -38,6 +38,10 @@ SLICE_S = 0.002
 SLICE_SESSIONS = 32
 """Sessions erased before the changelog's acknowledgement is awaited; each is up to `session.answers_kept` records."""
 
+SIZE_STEP = 8
+"""Sessions considered at once when it is bytes that are too many, since how many have to go is not known: the order between partitions is kept to within
+so many, and so many go in each slice."""
+
 PAUSE_S = 0.01
 """Between slices while there is more: answers go first, and still some thousand sessions a second are erased."""
 
@@ -95,13 +99,14 @@ class Expiry:
         numbers = self._board.numbers()
         self._tables.ledger.keep_only(self._lately_held(numbers))
         more = self._tables.ledger.letting_go
+        last_ms = self._last_to_go_ms(numbers)
         for number in numbers:
             partition = self._board.get(number)
             if partition is None:
                 continue
             if self._tables.persistent and self._counted.get(number) is not partition:
                 await self._count(partition)
-            more |= await self._sweep_partition(partition)
+            more |= await self._sweep_partition(partition, last_ms)
         if 0 in numbers:  # every worker holds all persons; one of them writes
             more |= await self._sweep_persons()
         return more
@@ -140,24 +145,32 @@ class Expiry:
                 return
             await asyncio.sleep(0)
 
-    async def _sweep_partition(self, partition: Partition) -> bool:
-        staged, more = self._stage(partition)
+    def _last_to_go_ms(self, numbers: tuple[int, ...]) -> int:
+        """Up to which time sessions go when there are too many, over all partitions: or the first one swept would pay for all."""
+        ledger = self._tables.ledger
+        used = sorted(used_ms for number in numbers for _, used_ms in ledger.oldest(number, SLICE_SESSIONS))
+        over = ledger.sessions(numbers) - self._settings.max_sessions
+        count = min(over if over > 0 else SIZE_STEP, len(used))
+        return used[count - 1] if used else 0
+
+    async def _sweep_partition(self, partition: Partition, last_ms: int) -> bool:
+        staged, more = self._stage(partition, last_ms)
         if staged:
             await (await self._publisher.write_ahead(staged, self._tables, partition))
         return more
 
-    def _stage(self, partition: Partition) -> tuple[list[ChangelogRecord], bool]:
+    def _stage(self, partition: Partition, last_ms: int) -> tuple[list[ChangelogRecord], bool]:
         ledger, settings, place = self._tables.ledger, self._settings, Place(partition.number)
         if not partition.owned or not self._board.is_fresh():
             return [], False
         now_ms, numbers = self._clock.wall_ms(), self._board.numbers()
         ends = time.monotonic() + SLICE_S
         staged: list[ChangelogRecord] = []
-        for key, used_ms in ledger.oldest(partition.number, SLICE_SESSIONS):
+        for key, used_ms in sorted(ledger.oldest(partition.number, SLICE_SESSIONS), key=lambda one: one[1]):
             too_old = min(used_ms, now_ms) < now_ms - settings.session_ttl_s * 1000
             held = sum(ledger.size(table, numbers) for table in TABLES)
             too_many = ledger.sessions(numbers) > settings.max_sessions or held > settings.max_bytes
-            if not (too_old or too_many) or not self._store.may_erase(key, place, partition.tracker):
+            if not (too_old or (too_many and used_ms <= last_ms)) or not self._store.may_erase(key, place, partition.tracker):
                 return staged, False
             staged += self._store.stage_erase(key, place)
             self._on_erase("age" if too_old else "size")

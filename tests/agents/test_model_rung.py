@@ -236,7 +236,9 @@ def test_both_models_gone_is_one_default_in_time() -> None:
             for engine in (both.main, both.fallback):
                 send_signal(engine, signal.SIGSTOP)
             walk = await both.ask("one", 0.2)
-            assert way(walk) == [("main", "cut"), ("fallback", "skipped"), ("default", "answered")]
+            assert [rung.rung for rung in walk.rungs] == ["main", "fallback", "default"]
+            assert walk.rungs[0].verdict in ("cut", "failed")  # whether its silence or the due is noticed first
+            assert (walk.rungs[1].verdict in ("cut", "skipped"), walk.given.outcome) == (True, "default")
             await until(lambda: both.main.silent and both.fallback.silent)
             walk = await both.ask("two", 0.2)
             assert (walk.given.outcome, len(walk.rungs)) == ("default", 3)

@@ -194,8 +194,8 @@ def test_a_decision_waits_for_its_confirm(wire: Wire) -> None:
     assert asked["data"]["expires_at_ms"] > now_ms()
     confirmed = wire.ask(other("confirm", session, ref=decision["event_id"]))
     assert (confirmed["outcome"], confirmed["data"]) == ("ack", {"confirmed": True})
-    assert wire.ask(other("confirm", session, ref=decision["event_id"]))["data"] == {"confirmed": False}
-    assert wire.ask(other("confirm", session, ref="nobody"))["data"] == {"confirmed": False}
+    assert wire.ask(other("confirm", session, ref=decision["event_id"]))["data"] == {"confirmed": False, "why": "already"}
+    assert wire.ask(other("confirm", session, ref="nobody"))["data"] == {"confirmed": False, "why": "unknown"}
 
 
 def test_a_declined_decision_is_not_confirmed_later(wire: Wire) -> None:
@@ -203,8 +203,8 @@ def test_a_declined_decision_is_not_confirmed_later(wire: Wire) -> None:
     session = fresh("s")
     decision = other("decision", session, text="Sell the ring?")
     wire.ask(decision)
-    assert wire.ask(other("confirm", session, ref=decision["event_id"], accept=False))["data"] == {"confirmed": False}
-    assert wire.ask(other("confirm", session, ref=decision["event_id"]))["data"] == {"confirmed": False}
+    assert wire.ask(other("confirm", session, ref=decision["event_id"], accept=False))["data"] == {"confirmed": False, "why": "declined"}
+    assert wire.ask(other("confirm", session, ref=decision["event_id"]))["data"] == {"confirmed": False, "why": "already"}
 
 
 @pytest.mark.parametrize("kind", ["context", "reset", "feedback", "cancel", "confirm"])

@@ -158,6 +158,16 @@ def test_too_much_goes_oldest_first() -> None:
     assert set(rig.erased) == {"size"}
 
 
+def test_the_oldest_go_whichever_partition_they_are_in() -> None:
+    """A partition that happens to be swept first does not pay for the others."""
+    rig = make(max_sessions=16)
+    for number in range(24):
+        rig.use(f"s{number}", partition=0 if number >= 12 else 1)
+        rig.clock.advance(0.05)
+    swept(rig)
+    assert rig.sessions() == {f"s{number}" for number in range(8, 24)}
+
+
 def test_many_go_in_slices() -> None:
     """However many are old, no slice erases more than its share before the loop is given back."""
     rig = make(session_ttl_s=1.0)
