@@ -76,7 +76,7 @@ def test_both_engines_hung_is_the_default_in_time(broker: str, tmp_path: Path) -
             assert_in_time(seen)
             assert seen.body["outcome"] == "default"
             assert len(seen.body["rungs"]) == 3
-        worker.await_ready(WAIT_S, ready=False)
+        wire.await_that(lambda: all(engine["restarts"] for engine in worker.readiness()["engines"]), "both engines replaced")
         worker.await_ready(WAIT_S)
         assert all(len(seen) == 1 for seen in wire.answers.values())
 
