@@ -128,9 +128,9 @@ class ModelRung:
     def _should_leave(self, ask: Ask, question: Question, budget: Budget) -> bool:
         """A usable part of an answer is worth more than another model's, so who has one waits for the rest."""
         has_partial = question.constraint is None and ask.tokens >= self._engine.model.min_tokens
-        if has_partial or not self._has_relief(question, budget):
+        if has_partial or not (ask.silent or ask.is_probe) or not self._has_relief(question, budget):
             return False
-        return ask.silent or (ask.is_probe and not self._has_relief(question, budget, later_s=2 * LOOK_S))
+        return ask.silent or not self._has_relief(question, budget, later_s=2 * LOOK_S)
 
     def _has_relief(self, question: Question, budget: Budget, *, later_s: float = 0.0) -> bool:
         """Whether another model would still make it, asked now or `later_s` from now."""

@@ -136,11 +136,7 @@ class Scheduler:
     def offer(self, work: Work, now: float) -> Admitted | Refused:
         """Admit `work` if it and everybody admitted before it keep their dues."""
         if (known := self._refused_alike(work)) is not None:
-            by, why = known
-            other = self._refused[by]
-            refused = self._refuse(work, now, why, by=by)
-            self._refused[by] = other  # the first one is what was tried; or each would move the mark a little further
-            return refused
+            return self._turn_away(work, now, known)
         alone, offered = self._predict([work], now), now
         now = max(now, self._step_ends)
         if alone[work.id].met_at > work.due and not self._may_probe(work, offered):
@@ -230,19 +226,22 @@ class Scheduler:
         return [work for work in self._works.values() if work.on_engine]
 
     def _refuse(self, work: Work, now: float, why: str, *, by: _Who | None, raises_price: bool = True) -> Refused:
-        others = [other.priority for other in self._works.values()] if raises_price else ()
-        self.shares.press(work.tenant, now, cost=_cost(work), lane=work.lane, priority=work.priority, weight=work.weight, others=others)
         if len(self._refused) >= ALIKE_KEPT:
             self._refused.clear()
         self._refused[by] = work, why
+        return self._turn_away(work, now, why, raises_price=raises_price)
+
+    def _turn_away(self, work: Work, now: float, why: str, *, raises_price: bool = True) -> Refused:
+        others = [other.priority for other in self._works.values()] if raises_price else ()
+        self.shares.press(work.tenant, now, cost=_cost(work), lane=work.lane, priority=work.priority, weight=work.weight, others=others)
         return Refused("overload", why)
 
-    def _refused_alike(self, work: Work) -> tuple[_Who | None, str] | None:
+    def _refused_alike(self, work: Work) -> str | None:
         """Why one that asked for no less was refused since anything changed: a burst is refused in microseconds, not in forecasts."""
         for by in (None, _who(work)):
             other, why = self._refused.get(by, (None, ""))
             if other is not None and work.prefill + ALIKE_TOKENS >= other.prefill and work.need >= other.need and work.due <= other.due + ALIKE_S:
-                return by, why
+                return why
         return None
 
     def _leaves_room(self, work: Work, after: dict[int, _Sim], now: float, places: int) -> bool:

@@ -15,22 +15,7 @@ from schemas.dead_letters import Undecodable
 from schemas.events import InteractionEvent
 from schemas.settings import Limits
 from streams.codecs import Headers, check_plain, decode_event, encode_record
-
-LIMITS = Limits()
-EVENT: dict[str, Any] = {"event_id": "e-1", "session_id": "s-1", "text": "Where is my parcel?"}
-
-
-def decode(value: bytes, key: bytes | None = b"s-1", headers: Headers = ()) -> InteractionEvent | Undecodable:
-    """Decode under the default limits."""
-    return decode_event(value, key, headers, LIMITS)
-
-
-def accepted(value: bytes, key: bytes | None = b"s-1", headers: Headers = ()) -> InteractionEvent:
-    """The event; fails when there is none."""
-    event = decode(value, key, headers)
-    assert isinstance(event, InteractionEvent), event
-    return event
-
+from tests.streams.codec_support import accepted, decode
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20),
