@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from schemas.errors import SetupError
-from schemas.settings import Settings
 from streams.broker import child as lifeline
 
 _KILL_S = 5.0
@@ -134,19 +133,6 @@ class Child:
         except TimeoutError:
             return False
         return True
-
-
-def refuse_wrong_parts(settings: Settings) -> None:
-    """What a worker would refuse of scenarios and rules, asked before anything is started for it.
-
-    Raises:
-        ConfigError: one of them is wrong; the text says which.
-    """
-    from agents.rules.rung import build_rules_rung
-    from agents.scenarios import plan_scenarios
-
-    plan_scenarios(settings, lambda _names: {})
-    build_rules_rung(settings.rules)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from msgspec import inspect
 
 from agents.cli.config_text import mask_secrets, render_effective, render_template
 from agents.toml_files import read_toml
-from schemas.errors import ConfigError, SetupError, UsageError
+from schemas.errors import ConfigError, UsageError
 from schemas.settings import Settings, find_unused, parse_settings
 from schemas.settings_tree import Path as Key
 from schemas.settings_tree import bare_type, explain_rejection, format_path, iterate_keys, settings_type, type_at, value_at, wrong_value
@@ -70,44 +70,19 @@ def init(file: Path = DEFAULT_FILE, /, *, force: Force = False) -> int:
 
 @app.command
 def check(*, config: Config = None) -> int:
-    """Check the settings, the rules they name and their texts: exit 0 when they are right, else 2 and one line that says which key is wrong.
+    """Check the settings and all they name, as a worker does before it starts: exit 0 when they are right, else 2 and one line that says which key is wrong.
 
-    What is allowed and does nothing is told as a warning. Models and encoders that are still to be pulled are not looked for.
+    What is allowed and does nothing is told as a warning, and so is a model or an encoder that is still to be pulled.
 
     Example: answerby config check -c answerby.toml
     """
-    from agents.cache.shared import open_shared_store
-    from agents.rules.rung import build_rules_rung
-    from agents.scenarios import plan_scenarios
+    from agents.cli.parts import find_missing, refuse_wrong_parts
 
     loaded = load_with_origins(config)
-    plan_scenarios(loaded.settings, lambda _names: {})
-    build_rules_rung(loaded.settings.rules)
-    open_shared_store(loaded.settings.cache)
-    _check_encoder(loaded.settings)
-    sys.stdout.writelines(f"warning: {line}\n" for line in find_unused(loaded.settings))
+    refuse_wrong_parts(loaded.settings)
+    sys.stdout.writelines(f"warning: {line}\n" for line in (*find_unused(loaded.settings), *find_missing(loaded.settings)))
     sys.stdout.write(f"ok: {loaded.file or 'no file, all defaults'}, {len(loaded.origins)} values given\n")
     return 0
-
-
-def _check_encoder(settings: Settings) -> None:
-    """Refuse an encoder that no command could bring here.
-
-    Raises:
-        ConfigError: a scenario wants one that is neither known nor a folder.
-    """
-    from agents.models.catalog import ENCODERS
-    from agents.semantic.encoder import NGRAMS
-    from agents.semantic.openvino_encoder import find_encoder
-
-    wanted = settings.semantic_cache.encoder
-    if wanted in (NGRAMS, *ENCODERS) or all(scenario.semantic_cache.threshold is None for scenario in settings.scenarios.values()):
-        return
-    try:
-        find_encoder(wanted)
-    except SetupError as error:
-        wrong, _, right = str(error).rpartition(": ")
-        raise ConfigError("semantic_cache.encoder", wrong, right) from None
 
 
 @app.command

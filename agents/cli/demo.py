@@ -18,10 +18,11 @@ from rich.console import Console
 from rich.text import Text
 
 from agents.cli.answer_view import answer_line, dead_letter_line, legend, reasons
-from agents.cli.children import Child, await_ready, interruptible, refuse_wrong_parts
+from agents.cli.children import Child, await_ready, interruptible
 from agents.cli.config import load_settings
 from agents.cli.demo_log import EXAMPLE_LOG, Planned, read_log
 from agents.cli.demo_report import Report, print_report
+from agents.cli.parts import refuse_wrong_parts
 from agents.runtime.cpus import available_cores, place
 from schemas.dead_letters import HEADER_PREFIX
 from schemas.errors import AnswerbyError, UsageError
@@ -67,7 +68,7 @@ def demo(
         msg = f"--speed {speed:g} is out of range: use {_SPEEDS[0]:g} to {_SPEEDS[1]:g}"
         raise UsageError(msg)
     settings = load_settings(config)
-    refuse_wrong_parts(settings)
+    refuse_wrong_parts(settings, own_broker=True)
     planned = read_log(log, speed, settings.limits, settings.deadline)
     console = Console(stderr=json, highlight=False)
     if not console.is_terminal:

@@ -16,8 +16,9 @@ from rich.console import Console
 from rich.text import Text
 
 from agents.cli.broker import broker_options
-from agents.cli.children import Child, await_ready, fetch_readiness, interruptible, refuse_wrong_parts
+from agents.cli.children import Child, await_ready, fetch_readiness, interruptible
 from agents.cli.config import load_settings
+from agents.cli.parts import refuse_wrong_parts
 from agents.runtime.cpus import available_cores, place
 from schemas.errors import AnswerbyError, SetupError
 from streams.broker.fetch import ProgressLines
@@ -53,7 +54,7 @@ def up(
     Example: answerby up -c answerby.toml
     """
     settings = load_settings(config)
-    refuse_wrong_parts(settings)
+    refuse_wrong_parts(settings, own_broker=True)
     chosen = broker_options(port, data_dir, ephemeral, config)
     cpus = place(settings.models, available_cores(), settings.worker.cpus).worker
     options = BrokerOptions(port=chosen.port, data_dir=chosen.data_dir, cpus=cpus)

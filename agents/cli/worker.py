@@ -9,6 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from agents.cli.config import load_settings
+from agents.cli.parts import refuse_wrong_parts, tell_unused
 
 
 def worker(
@@ -25,9 +26,11 @@ def worker(
         rebuild_state: remove the tables in worker.data_dir first and read them anew from their changelogs; for a directory that is stale or another's.
     """
     settings = load_settings(config)
+    refuse_wrong_parts(settings)
     from streams.logs import configure_logs  # `--help` must not wait for structlog
 
     configure_logs(settings.worker.log_level, settings.worker.log_format)
+    tell_unused(settings)
     import uvloop  # heavy imports wait until the command is known to be this one
 
     from agents.worker import Worker  # as above

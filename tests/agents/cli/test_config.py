@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from agents.cli.config import app, check, init, load_settings, load_with_origins, show
+from agents.cli.worker import worker
 from schemas.errors import ConfigError, UsageError
 from schemas.settings import Settings
 from schemas.settings_tree import describe_field, format_path, iterate_keys, settings_type, type_at
@@ -223,13 +226,43 @@ def test_check_answers_zero_or_raises_with_exit_code_two(here: Path, capsys: pyt
         ('[cache]\nshared = "localhost:6379"', "cache.shared"),
         ('[semantic_cache]\nencoder = "minilmm"\n[scenarios.faq.semantic_cache]\nthreshold = 0.9', "semantic_cache.encoder"),
         ('[[rules.inline]]\nname = "a"\nmatch = { pattern = "(" }\nanswer = { en = "x" }', "rules.inline[0].match.pattern"),
+        ('[kafka]\nbootstrap = "localhost"', "kafka.bootstrap"),
+        ('[kafka.security]\nprotocol = "SSL"\ncafile = "gone.pem"', "kafka.security.cafile"),
+        ('[kafka.security]\nprotocol = "SASL_PLAINTEXT"', "kafka.security.username"),
+        ("[worker]\ncpus = [4095]", "worker.cpus"),
+        ('[worker]\ndata_dir = "given.toml/data"', "worker.data_dir"),
+        ('[[models]]\npath = "models/gone"', "models[0].path"),
+        ('[[models]]\npath = "./gone.gguf"', "models[0].path"),
     ],
 )
-def test_check_finds_what_only_a_start_would_have_found(here: Path, text: str, key: str) -> None:
-    """Default texts that are no templates, rungs that are never reached, rules that cannot be matched: told before a worker is started."""
+def test_check_and_worker_refuse_the_same(here: Path, text: str, key: str) -> None:
+    """What only a start would have found is told by `config check`, and by `worker` in the same words before it starts anything."""
     with pytest.raises(ConfigError) as caught:
         check(config=_write(here, text))
-    assert key in str(caught.value)
+    with pytest.raises(ConfigError) as refused:
+        worker(config=_write(here, text))
+    assert key in caught.value.key
+    assert str(refused.value) == str(caught.value)
+
+
+def test_a_worker_says_what_has_no_effect(here: Path) -> None:
+    """The warnings of `config check` stand in the worker's log as well."""
+    file = _write(here, 'ladder.rungs = ["default"]\nmodels = []\ncache.ttl_s = 60\nkafka.bootstrap = "127.0.0.1:1"\nworker.metrics_port = 0')
+    with subprocess.Popen([sys.executable, "-m", "agents.cli", "worker", "-c", str(file)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        assert process.stdout is not None
+        said = next((line for line in process.stdout if b"setting without effect" in line), b"")
+        process.kill()
+    assert b"cache.ttl_s: no ladder has the rung" in said
+
+
+def test_what_is_still_to_be_pulled_is_a_warning(here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A model and an encoder that a command can bring are no mistake, and the command is told; a scenario that needs neither is told of neither."""
+    monkeypatch.setenv("ANSWERBY_HOME", str(here / "home"))
+    text = '[[models]]\npath = "hf:org/some"\n[semantic_cache]\nencoder = "minilm"\n'
+    assert check(config=_write(here, text)) == 0
+    assert "warning: models[0].path: model 'hf:org/some' is not here; run `answerby models pull hf:org/some`\n" in capsys.readouterr().out
+    assert check(config=_write(here, text + "[scenarios.faq.semantic_cache]\nthreshold = 0.9")) == 0
+    assert "warning: semantic_cache.encoder: encoder 'minilm' is not here; run `answerby models pull minilm`\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
