@@ -67,10 +67,10 @@ class Sent:
 
 
 class Tail:
-    """Reads topics from their end (or given offsets) on, all partitions, in no consumer group; what is sent after `start` returned is seen."""
+    """Reads topics from their end (their start, or given offsets) on, all partitions, in no consumer group; what is sent after `start` returned is seen."""
 
-    def __init__(self, settings: Settings, topics: Iterable[str], *, offsets: Mapping[TopicPartition, int] | None = None) -> None:
-        self._settings, self._topics, self._offsets = settings, tuple(topics), offsets or {}
+    def __init__(self, settings: Settings, topics: Iterable[str], *, offsets: Mapping[TopicPartition, int] | None = None, from_start: bool = False) -> None:
+        self._settings, self._topics, self._offsets, self._from_start = settings, tuple(topics), offsets or {}, from_start
         self._consumer: AIOKafkaConsumer | None = None
 
     async def __aenter__(self) -> Self:
@@ -129,9 +129,9 @@ class Tail:
         await consumer.end_offsets(first)  # only of topics that it has asked about does the client know the partitions
         places = [TopicPartition(name, number) for name in self._topics for number in consumer.partitions_for_topic(name) or ()]
         consumer.assign(places)
-        ends = await consumer.end_offsets(places)
+        edges = await (consumer.beginning_offsets(places) if self._from_start else consumer.end_offsets(places))
         for place in places:
-            consumer.seek(place, self._offsets.get(place, ends[place]))
+            consumer.seek(place, self._offsets.get(place, edges[place]))
 
     async def _close(self) -> None:
         if self._consumer is not None:

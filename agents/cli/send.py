@@ -45,6 +45,7 @@ def send(
     max_tokens: Annotated[int | None, Parameter(help="longest answer")] = None,
     state: Annotated[str | None, Parameter(help="external state as JSON, such as '{\"order\": 17}'")] = None,
     ref: Annotated[str | None, Parameter(help="the event meant, for confirm, cancel and feedback")] = None,
+    decline: Annotated[bool, Parameter(negative="", help="for confirm: the decision is not to be carried out")] = False,
     subject: Annotated[str | None, Parameter(help="the person, over all their sessions")] = None,
     store_history: Annotated[bool, Parameter(negative="", help="the person agrees that what they say is kept")] = False,
     event_id: Annotated[str | None, Parameter(help="a repeated one gets the same answer again [default: a new one]")] = None,
@@ -55,8 +56,9 @@ def send(
     """Send one event and print its answer, with where the time went; exit 1 when none came.
 
     Example: answerby send "What is the capital of France?" --deadline-ms 800
+    Example: answerby send --kind confirm --session s-1 --ref order-17 --decline
     """
-    _refuse_pointless(kind, ref, deadline_ms)
+    _refuse_pointless(kind, ref, decline, deadline_ms)
     settings = load_settings(config)
     fields = {
         "event_id": event_id or f"cli-{uuid.uuid4()}",
@@ -70,6 +72,7 @@ def send(
         "scenario": scenario,
         "deadline_ms": deadline_ms,
         "ref": ref,
+        "accept": False if decline else None,
         "state": None if state is None else _parse_state(state),
         "answer": None if max_tokens is None else {"max_tokens": max_tokens},
     }
@@ -123,9 +126,12 @@ async def _letter_of(letters: Tail, sent: Sent) -> DeadLetter:
     raise AssertionError("a tail has no end")
 
 
-def _refuse_pointless(kind: Kind, ref: str | None, deadline_ms: float | None) -> None:
+def _refuse_pointless(kind: Kind, ref: str | None, decline: bool, deadline_ms: float | None) -> None:
     if kind in NEED_REF and not ref:
         msg = f"--kind {kind} needs --ref: name the event that is meant, such as --ref order-17"
+        raise UsageError(msg)
+    if decline and kind != "confirm":
+        msg = f"--decline says something about a decision, and --kind {kind} is none of its answers: use --kind confirm --ref with the decision's event id"
         raise UsageError(msg)
     if deadline_ms is not None and deadline_ms <= 0:  # what is no number is refused as any wrong field
         msg = f"--deadline-ms {deadline_ms:g} leaves no time, such an event is answered `expired`: use a number above 0"

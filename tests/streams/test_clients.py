@@ -61,6 +61,20 @@ def test_a_tail_sees_what_is_sent_after_it_opened_and_nothing_older(kafka_settin
     assert len({record.partition for record in records}) > 1
 
 
+def test_a_tail_from_the_start_sees_older_records_too(kafka_settings: Settings) -> None:
+    """Reading begins with the oldest record of every partition, and goes on with what comes."""
+
+    async def scenario() -> list[Record]:
+        await ensure_topics(kafka_settings)
+        async with EventSender(kafka_settings) as sender:
+            await sender.send(event(1, "old"))
+            async with Tail(kafka_settings, [Topics.of(kafka_settings).interactions], from_start=True) as tail:
+                await sender.send(event(2, "new"))
+                return await take(tail, 2)
+
+    assert {record.decode()["session_id"] for record in run(scenario())} == {"old", "new"}
+
+
 def test_a_tail_can_begin_earlier(kafka_settings: Settings) -> None:
     """Given offsets win over the end."""
 

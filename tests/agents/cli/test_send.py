@@ -12,6 +12,7 @@ from agents.cli.main import main
     [
         (["--kind", "feedback"], "--kind feedback needs --ref"),
         (["--kind", "confirm", "--ref", ""], "--kind confirm needs --ref"),
+        (["no", "--decline"], "--decline says something about a decision, and --kind message is none of its answers"),
         (["--kind", "cancel"], "--kind cancel needs --ref"),
         (["hi", "--deadline-ms", "-4"], "--deadline-ms -4 leaves no time, such an event is answered `expired`"),
         (["hi", "--deadline-ms", "0"], "--deadline-ms 0 leaves no time"),

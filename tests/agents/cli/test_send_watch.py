@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from agents.cli.watch import _clock_text
 from streams.broker.probe import free_port
 from tests.live_support import fresh, running_worker, worker_toml
 
@@ -117,6 +118,16 @@ def test_feedback_shows_what_it_did(config: Path) -> None:
     assert done.stdout.splitlines()[-1].startswith('data {"found":true,"verdict":"wrong","marked":true')
 
 
+@pytest.mark.parametrize(("words", "said"), [((), {"confirmed": True}), (("--decline",), {"confirmed": False, "why": "declined"})])
+def test_a_decision_is_confirmed_or_declined(config: Path, words: tuple[str, ...], said: dict[str, object]) -> None:
+    """A decision is asked back; `--kind confirm` settles it, and with `--decline` says no."""
+    session, decision = f"closes-{len(words)}", f"close-{len(words)}"
+    asked = sent(config, "Close my account", "--kind", "decision", "--session", session, "--event-id", decision)
+    assert asked["outcome"] == "confirm_request"
+    settled = sent(config, "--kind", "confirm", "--session", session, "--ref", decision, *words)
+    assert (settled["outcome"], settled["data"]) == ("ack", said)
+
+
 def test_a_person_and_their_consent_can_be_given(config: Path) -> None:
     """`--subject` and `--store-history` are in the event: the person's session is found by them."""
     sent(config, "hi", "--session", "anns", "--subject", "ann", "--store-history")
@@ -210,6 +221,26 @@ def test_watch_gives_programs_whole_records(config: Path, broker: str) -> None:
     assert letter["dead_letter"]["reason"] == "undecodable"
     assert (base64.b64decode(letter["value_base64"]), base64.b64decode(letter["key_base64"])) == (b"\xc1\x00", b"odd")
     assert response in records
+
+
+def test_watch_can_begin_with_the_oldest_answers(config: Path) -> None:
+    """`--from-start`: answers given before it began come first, and then those that come."""
+    older = sent(config, "old", "--session", "w-old")
+    with watching(config, "--from-start", "--json") as process:
+        newer = sent(config, "new", "--session", "w-new")
+        assert process.stdout is not None
+        seen: list[dict[str, Any]] = []
+        while newer not in seen:
+            seen.append(json.loads(process.stdout.readline()))
+        process.kill()
+    assert older in seen
+
+
+def test_an_answer_of_another_day_shows_its_date() -> None:
+    """The time of day is enough for today's answers alone."""
+    now = time.time()
+    today, before = _clock_text(now, now), _clock_text(now - 3 * 86_400, now)
+    assert before == time.strftime("%Y-%m-%d ", time.localtime(now - 3 * 86_400)) + today
 
 
 def test_watch_ends_well_on_ctrl_c(config: Path) -> None:
