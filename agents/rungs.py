@@ -75,6 +75,8 @@ class Rungs:
         if self._cache is not None:
             self._metrics.cache_entries.set(self._cache.entries)
             self._metrics.cache_bytes.set(self._cache.size_bytes)
+            if self._cache.is_shared:
+                self._metrics.set_cache_shared(self._cache.shared_up)
         if self._semantic is not None:
             self._metrics.semantic_entries.set(self._semantic.entries)
             self._metrics.semantic_bytes.set(self._semantic.size_bytes)

@@ -47,6 +47,8 @@ class LadderMetrics:
         self.cache = counter("answerby_cache_total", "What happened in the exact cache", "event")
         self.cache_entries = gauge("answerby_cache_entries", "Answers kept in this worker")
         self.cache_bytes = gauge("answerby_cache_bytes", "Of them together")
+        self._cache_shared: Gauge | None = None
+        self._registry = registry
         self.semantic = counter("answerby_semantic_cache_total", "What happened in the semantic cache", "event")
         self.semantic_entries = gauge("answerby_semantic_cache_entries", "Questions kept in this worker")
         self.semantic_bytes = gauge("answerby_semantic_cache_bytes", "Of their vectors together")
@@ -77,6 +79,13 @@ class LadderMetrics:
     def observe_cache(self, event: str) -> None:
         """Something happened in the exact cache."""
         self._count(self.cache, event)
+
+    def set_cache_shared(self, up: bool) -> None:
+        """The store that workers share is asked now, or left alone. Where none is configured this is never called, and nothing is exported."""
+        if self._cache_shared is None:
+            text = "1 while the store of cache.shared is asked, 0 while it is left alone"
+            self._cache_shared = Gauge("answerby_cache_shared_up", text, registry=self._registry)
+        self._cache_shared.set(up)
 
     def observe_semantic(self, event: str) -> None:
         """Something happened in the semantic cache."""

@@ -95,6 +95,11 @@ class CacheRung:
         return len(self._flights)
 
     @property
+    def is_shared(self) -> bool:
+        """Whether there is a store that workers share."""
+        return self._backing is not None
+
+    @property
     def shared_up(self) -> bool:
         """Whether the shared store is asked; false without one."""
         return self._backing is not None and self._backing.is_up

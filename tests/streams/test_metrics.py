@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from schemas.inference import Step
@@ -55,6 +58,24 @@ def test_a_breaker_is_counted_when_it_opens() -> None:
     assert value_of(samples, "answerby_breaker_state", model="main") == 2
     assert value_of(samples, "answerby_breaker_opened_total", model="main") == 2
     assert value_of(samples, "answerby_breaker_opened_total", model="small") == 0
+
+
+def test_a_shared_store_is_told_of_where_there_is_one() -> None:
+    """`answerby_cache_shared_up` follows the store, and is not exported by workers without one."""
+    metrics = Metrics()
+    assert b"answerby_cache_shared_up" not in metrics.render()
+    for up in (True, False, True):
+        metrics.ladder.set_cache_shared(up)
+        assert value_of(parse_exposition(metrics.render().decode()), "answerby_cache_shared_up") == up
+
+
+def test_the_guide_lists_every_metric_and_no_other() -> None:
+    """`docs/guide/monitoring.md` names what a worker exports, each as a scraper sees it."""
+    metrics = Metrics()
+    metrics.ladder.set_cache_shared(True)
+    exported = {f"{family.name}_total" if family.type == "counter" else family.name for family in metrics.registry.collect()}
+    guide = (Path(__file__).parents[2] / "docs" / "guide" / "monitoring.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"`(answerby_[a-z_]+)(?:\{[a-z,]+\})?`", guide)) == exported
 
 
 def test_what_is_no_exposition_is_refused() -> None:
