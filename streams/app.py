@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 import faust
 import structlog
@@ -19,12 +19,10 @@ from schemas.settings import Settings
 from streams.data_dir import WAY_OUT
 from streams.home import answerby_home
 from streams.partitions import Partition, PartitionBoard
+from streams.recovery import AnswerTables, BatchRecovery
 from streams.security import bootstrap_servers, client_options, tls_context
 from streams.topics import Topics
 from streams.transport import AnswerConsumer, AnswerTransport, Handover, find_next
-
-if TYPE_CHECKING:
-    from faust.tables.manager import TableManager
 
 log = structlog.get_logger(__name__)
 
@@ -95,19 +93,22 @@ class WorkerApp(faust.App):
             return SetupError(f"the tables in {self.conf.datadir} are ahead of their changelogs, which were made anew meanwhile: {WAY_OUT}")
         return reason or SetupError("Faust stopped by itself: see the log, then start the worker again")
 
+    @property
+    def recovery(self) -> BatchRecovery:
+        """What reads the tables back."""
+        return cast("AnswerTables", self.tables).recovery
+
     def recovery_place(self) -> tuple[int, int]:
         """Changes while a recovery moves: the group's generation, and how far the changelogs have been read."""
-        recovery = cast("TableManager", self.tables).recovery
-        return self.consumer_generation_id, sum(offset or 0 for offset in recovery.active_offsets.values())
+        return self.consumer_generation_id, sum(offset or 0 for offset in self.recovery.active_offsets.values())
 
     def recovery_left(self) -> int:
         """Records of the changelogs still to be read; 0 while it is not known yet how many."""
-        remaining = cast("TableManager", self.tables).recovery.active_remaining()
-        return sum(left for left in remaining.values() if left > 0)
+        return sum(left for left in self.recovery.active_remaining().values() if left > 0)
 
     def restart_recovery(self) -> None:
         """Let Faust recover again from where it stands: it can lose a changelog's last record, or its own sign that it is done, and then waits for ever."""
-        cast("TableManager", self.tables).recovery.signal_recovery_start.set()
+        self.recovery.signal_recovery_start.set()
 
     def unread(self, partition: int, expected: int) -> int:
         """Records of `partition` that the broker has and we have not taken; 0 while unknown."""
@@ -156,6 +157,7 @@ def build_app(settings: Settings, topics: Topics, board: PartitionBoard) -> Work
         broker=[URL(f"kafka://{address}") for address in bootstrap_servers(settings.kafka)],
         broker_credentials=_credentials(settings),
         store=_store_url(settings),
+        TableManager=AnswerTables,
         datadir=str(make_data_dir(settings)),
         processing_guarantee="at_least_once",
         autodiscover=False,

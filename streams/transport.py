@@ -188,7 +188,7 @@ class AnswerConsumer(Consumer):
         return AnswerConsumerThread(self, loop=self.loop, beacon=self.beacon)
 
     async def _drain_messages(self, fetcher: Any) -> None:
-        """As Faust does, but what was fetched of the source topic goes to the agent at once and whole."""
+        """As Faust does, but what was fetched goes on at once and whole: of the source topic to the agent, of a changelog to its table."""
         try:
             while not (self._stopped.is_set() or fetcher._stopped.is_set()):
                 await self._take_fetch()
@@ -210,17 +210,14 @@ class AnswerConsumer(Consumer):
         if not self.flow_active:
             await self.perform_seek()
             return
-        source: list[Delivered] = []
         arrived = time.monotonic()
-        for tp, record in self.scheduler.iterate(records):
-            if active is not None and tp not in active and tp not in self._buffered_partitions:
-                continue
-            if tp.topic == self.app.source_topic:
-                source.append(Delivered(_as_record(record, arrived)))
-            elif not await self._pass_on(tp, record, generation):
-                return
-        if source:
-            await self._hand_over(source)
+        wanted = {tp: found for tp, found in records.items() if active is None or tp in active or tp in self._buffered_partitions}
+        ours = {tp: found for tp, found in wanted.items() if tp.topic == self.app.source_topic}
+        if ours:
+            await self._hand_over([Delivered(_as_record(record, arrived)) for _, record in self.scheduler.iterate(ours)])
+        for tp, found in wanted.items():
+            if tp not in ours:
+                await self.app.recovery.take(tp, found, lambda: self.flow_active and self.app.consumer_generation_id == generation)
 
     async def _await_partitions(self) -> None:
         self._resumed.clear()
@@ -228,16 +225,6 @@ class AnswerConsumer(Consumer):
             await asyncio.wait_for(self._resumed.wait(), IDLE_S)
         except TimeoutError:
             return
-
-    async def _pass_on(self, tp: TP, record: Any, generation: int) -> bool:
-        """A changelog's record takes Faust's way, since its recovery waits there; False when the partitions have moved meanwhile."""
-        if not self.flow_active or self.app.consumer_generation_id != generation:
-            return False
-        read = self._read_offset[tp]
-        if read is None or record.offset >= read:
-            await self.wait_first(self.callback(self._to_message(tp, record)), self.suspend_flow.wait())
-            self._read_offset[tp] = record.offset
-        return True
 
     async def _hand_over(self, fetch: list[Delivered]) -> None:
         """To the agent, or nowhere when the partitions are being taken away meanwhile: whoever has them next reads them again."""

@@ -129,6 +129,32 @@ def test_tables_are_the_same_with_and_without_the_data_directory(broker: str, tm
         assert kept.entries > len(sessions)
 
 
+async def write_in_transaction(bootstrap: str, topic: str) -> None:
+    """One record in each partition, and behind it the transaction's mark, which no reader is given."""
+    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id=fresh("transaction"))
+    await producer.start()
+    try:
+        async with producer.transaction():
+            for number in range(4):
+                await producer.send_and_wait(topic, value=b"v", key=b"k%d" % number, partition=number)
+    finally:
+        await producer.stop()
+
+
+@pytest.mark.parametrize("store", ["memory", "rocksdb"])
+def test_a_changelog_whose_last_offsets_hold_no_record_is_complete(broker: str, tmp_path: Path, store: str) -> None:
+    """A transaction's mark at the end, or what compaction leaves of deletions, is not waited for until the worker gives up."""
+    name = fresh("marks")
+    settings = Settings(app=App(id=name), kafka=Kafka(bootstrap=broker, topic_prefix=f"{name}-"))
+    assert run(ensure_topics(settings)).is_fit
+    run(write_in_transaction(broker, Topics.of(settings).sessions_changelog))
+    worker = on_disk(tmp_path / "data", store=store)
+    with running_worker(tmp_path, worker_toml(broker, name, worker=worker)) as process, Wire(broker, name) as wire:
+        assert prompt_tokens(wire, fresh("s")) > 0
+        assert "a changelog ends without records" in process.log_text()
+        assert process.metric_sum("answerby_recovery_records_left") == 0
+
+
 def test_turns_are_what_was_sent_however_often_the_only_worker_is_killed(broker: str, tmp_path: Path) -> None:
     """Two kills at 20 events a second over 60 sessions: one answer each, byte-identical repeats, each session's turns in order, everything committed."""
     name = fresh("turns")
