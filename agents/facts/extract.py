@@ -73,9 +73,12 @@ def extract(
     if not settings.enabled:
         return ()
     text = text[: settings.text_chars]
+    matchers = slots.possible(fold_width(text), scenario, answers=False)
+    if not matchers and (known is None or not known.facts):  # most messages: nothing is stated and nothing is there to be corrected
+        return ()
     reader = _Reader(slots, locale, event_id, at_ms, offset)
     clauses = cut(text)
-    found = list(reader.read(text, clauses, slots, scenario))
+    found = list(reader.read(text, clauses, slots, scenario, matchers))
     corrections = correct(clauses, found, known or Facts(), reader.at_local_ms, month_first=reader.month_first)
     replaced = {fact.identity for fact in corrections}
     found = [fact for fact in found if fact.identity not in replaced]
@@ -109,8 +112,8 @@ class _Reader:
         self.at_local_ms = at_ms + slots.settings.utc_offset_minutes * _MINUTE_MS if at_ms >= 0 else -1
         self.month_first = locale.lower().startswith("zh") or locale.lower() in ("en-us", "en")
 
-    def read(self, text: str, clauses: Sequence[Clause], slots: SlotSet, scenario: str) -> Iterator[Fact]:
-        matchers = slots.possible(fold_width(text), scenario, answers=False)
+    def read(self, text: str, clauses: Sequence[Clause], slots: SlotSet, scenario: str, matchers: Sequence[Matcher]) -> Iterator[Fact]:
+        """The facts of all clauses; `matchers` are those that may match in `text` at all."""
         if not matchers:
             return
         names = {matcher.slot.name for matcher in matchers}

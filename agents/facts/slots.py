@@ -9,11 +9,13 @@ from importlib import resources
 
 import msgspec
 
-from agents.facts.finder import encode
-from agents.facts.pieces import EXPECTED_GROUPS, expand, unknown_pieces
+from agents.facts.finder import Finder, encode
+from agents.facts.pieces import EXPECTED_GROUPS, SIGNS, expand, unknown_pieces
 from agents.rules.patterns import Pattern, PatternFilter, PatternProblem, compile_pattern
 from schemas.errors import ConfigError
 from schemas.settings_facts import Facts, Slot
+
+_SIGNS = {piece: Finder(*sources) for piece, sources in SIGNS.items()}
 
 
 class _BuiltIn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -28,6 +30,8 @@ class Matcher:
     pattern: Pattern
     for_answers: bool
     """True: only an answer is spoken like this."""
+    sign: Finder | None
+    """What stands in every text with a value for it; None when that is not known."""
 
 
 class SlotSet:
@@ -41,13 +45,15 @@ class SlotSet:
 
     def possible(self, text: str, scenario: str, *, answers: bool, names: Container[str] | None = None) -> tuple[Matcher, ...]:
         """Matchers worth a search in `text`, in the order written; those for answers only when it is one, and only of slots in `names` when given."""
-        found = (self._matchers[place] for place in sorted(self._filter.possible(encode(text))))
+        raw = encode(text)
+        found = (self._matchers[place] for place in sorted(self._filter.possible(raw)))
         return tuple(
             matcher
             for matcher in found
             if (answers or not matcher.for_answers)
             and (not matcher.slot.scenarios or scenario in matcher.slot.scenarios)
             and (names is None or matcher.slot.name in names)
+            and (matcher.sign is None or matcher.sign.finds(raw))
         )
 
     def label(self, name: str, locale: str) -> str:
@@ -97,7 +103,8 @@ def _compile(slot: Slot, key: str) -> Iterator[Matcher]:
     for field, table in (("answers", slot.answers), ("patterns", slot.patterns)):
         for language, sources in table.items():
             for index, source in enumerate(sources):
-                yield Matcher(slot, _pattern(source, f"{key}.{field}.{language}[{index}]"), field == "answers")
+                sign = next((finder for piece, finder in _SIGNS.items() if piece in source), None)
+                yield Matcher(slot, _pattern(source, f"{key}.{field}.{language}[{index}]"), field == "answers", sign)
 
 
 def _pattern(source: str, key: str) -> Pattern:

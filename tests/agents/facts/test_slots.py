@@ -77,3 +77,23 @@ def test_hostile_text_takes_no_time() -> None:
     for text in ("not " * 500, "a@" * 1000, "from a to " * 200, '"' * 2000, "I like " * 280, "一" * 2000, "9," * 1000, "and my " * 280):
         said(text)
     assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize(
+    ("text", "slot"),
+    [
+        ("I need 12 mugs", "quantity"),
+        ("I need twelve mugs", "quantity"),
+        ("I need a dozen mugs", "quantity"),
+        ("我想要三个杯子", "quantity"),
+        ("My appointment is on Friday", "date"),
+        ("My appointment is at noon", "date"),
+        ("I booked a table for tonight", "date"),
+    ],
+)
+def test_a_value_is_looked_for_where_its_sign_stands(text: str, slot: str) -> None:
+    """Patterns are passed over for want of a numeral or a day, and never where there is one in any spelling."""
+    slots = load_slots(Facts())
+    assert slot in {matcher.slot.name for matcher in slots.possible(text, "default", answers=False)}
+    assert slot in {fact.slot for fact in extract(text, "en", slots, "e", START_MS)}
+    assert not slots.possible("I need help with my appointment", "default", answers=False, names={slot})
