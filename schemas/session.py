@@ -73,6 +73,8 @@ class SessionState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How often `state` has changed."""
     state_stamps: dict[str, tuple[int, int]] = {}
     """By top-level key of `state`, removed ones among them: time and offset of the event that wrote it last."""
+    state_since_ms: int = 0
+    """When the last `reset` emptied `state`, by the session's clock: what an event before that says of it is of the old context, however late it comes."""
     unknown: dict[str, Any] = {}
     """Fields that this release does not know, kept as they were."""
     v: int = STORED_VERSION

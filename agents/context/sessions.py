@@ -67,13 +67,13 @@ def merge_state(state: SessionState, patch: dict[str, Any], limits: Limits, stam
     They are `limits.state_bytes`, and for the state with its keys' stamps `limits.session_bytes` less `STATE_ROOM`: what is accepted is never lost
     when the session is written. A session that is above the second already may change, but not grow.
 
-    Of one top-level key the write with the greater (time, offset) wins, in whatever order they come. With `replaces` keys that the patch does not
-    name go, unless a later event wrote them.
+    Of one top-level key the write with the greater (time, offset) wins, in whatever order they come; a reset counts as a write of all keys. With
+    `replaces` keys that the patch does not name go, unless a later event wrote them.
     """
     if replaces:
         patch = {**dict.fromkeys(state.state), **patch}
     stamps = state.state_stamps
-    newer = {key: value for key, value in patch.items() if tuple(stamps.get(key, OLDEST)) <= stamp}
+    newer = {key: value for key, value in patch.items() if _written(state, key) <= stamp}
     if not newer:
         return state
     base = {key: value for key, value in state.state.items() if key not in newer} if replaces else state.state
@@ -89,8 +89,14 @@ def merge_state(state: SessionState, patch: dict[str, Any], limits: Limits, stam
 
 
 def stale_keys(state: SessionState, patch: dict[str, Any], stamp: Stamp) -> tuple[str, ...]:
-    """Keys of a patch that a later event has written already."""
-    return tuple(key for key in patch if tuple(state.state_stamps.get(key, OLDEST)) > stamp)
+    """Keys of a patch that a later event has written already, or a later reset has emptied."""
+    return tuple(key for key in patch if _written(state, key) > stamp)
+
+
+def _written(state: SessionState, key: str) -> Stamp:
+    """When a key was last written. At the moment of a reset itself the event that is read after it is the later one."""
+    at_ms, offset = state.state_stamps.get(key) or ((state.state_since_ms, -1) if state.state_since_ms else OLDEST)
+    return at_ms, offset
 
 
 def _bytes(value: Any) -> int:
@@ -127,13 +133,17 @@ def see_event(state: SessionState, at_ms: int, settings: Session) -> tuple[Sessi
 
 
 def reset(state: SessionState) -> SessionState:
-    """A new context: nothing of the old one is told to the model again; counts and the session's clock go on."""
+    """A new context: nothing of the old one is told to the model again; counts and the session's clock go on.
+
+    The moment of it stays in place of the stamps that go: an event from before it that comes late brings no state back.
+    """
     settled = _settle(state.settled, {item.event_id: "expired" for item in state.pending})
     return SessionState(
         turn_count=state.turn_count,
         context=state.context + 1,
         clock_ms=state.clock_ms,
         state_version=state.state_version + bool(state.state),
+        state_since_ms=state.clock_ms,
         settled=settled,
         unknown=state.unknown,
     )

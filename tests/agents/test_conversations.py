@@ -195,6 +195,22 @@ def test_facts_outlive_the_window_and_end_with_a_reset() -> None:
     talking(scenario)
 
 
+def test_state_from_before_a_reset_does_not_come_back() -> None:
+    """A `context` event that happened before the reset and is read after it changes nothing, and its acknowledgement names its keys as stale."""
+
+    async def scenario(talk: Talk) -> None:
+        await talk.say(None, kind="context", state={"quest": "dragon"})
+        before_ms = talk.clock_ms + 1
+        await talk.say(None, kind="reset")
+        late = await talk.say(None, kind="context", state={"quest": "dragon", "gold": 5}, occurred_at_ms=before_ms)
+        assert (late["outcome"], late["data"]["stale"]) == ("ack", ["quest", "gold"])
+        assert talk.state.state == {}
+        since = await talk.say(None, kind="context", state={"quest": "cave"})
+        assert (since["data"]["stale"], talk.state.state) == ([], {"quest": "cave"})
+
+    talking(scenario)
+
+
 def test_a_silence_ends_the_context_and_the_rungs_show_it() -> None:
     """After `session.idle_s` of the events' time earlier turns are not told; a stamp in 2099 counts as its arrival and ends nothing later."""
     settings = msgspec.structs.replace(SETTINGS, session=msgspec.structs.replace(SETTINGS.session, idle_s=3600.0))

@@ -334,3 +334,38 @@ def test_answers_of_a_log_that_was_made_anew_are_let_go() -> None:
     for offset in range(5):
         index, _ = sessions.keep(index, KeptEntry(f"e{offset}", b"", offset), keep_last=2, committed=offset, max_bytes=10_000)
     assert [entry.event_id for entry in index.entries] == ["e3", "e4"]
+
+
+happenings = st.lists(st.tuples(st.sampled_from(["a", "b", "reset"]), st.integers(0, 9), st.integers(1, 6)), min_size=1, max_size=10)
+
+
+@given(happenings)
+def test_after_a_reset_only_what_happened_since_counts(made: list[tuple[str, int, int]]) -> None:
+    """A reset empties the state as of the session's newest event: of each key the latest write since then is left, whenever it comes."""
+    state = SessionState()
+    expected: dict[str, tuple[tuple[int, int], int]] = {}
+    since = newest = 0
+    for offset, (key, value, at_ms) in enumerate(made):
+        newest = max(newest, at_ms)
+        state, _ = sessions.see_event(state, at_ms, Session(idle_s=0))
+        if key == "reset":
+            state, expected, since = sessions.reset(state), {}, newest
+            continue
+        stamp = (at_ms, offset)
+        is_late = at_ms < since or expected.get(key, (stamp, 0))[0] > stamp
+        assert sessions.stale_keys(state, {key: value}, stamp) == ((key,) if is_late else ())
+        if not is_late:
+            expected[key] = (stamp, value)
+        state = sessions.merge_state(state, {key: value}, Limits(), stamp) or state
+    assert state.state == {key: value for key, (_, value) in expected.items()}
+
+
+def test_a_late_replacement_does_not_undo_a_reset() -> None:
+    """A whole state from before the reset brings nothing back, and one from after it is taken."""
+    state, _ = sessions.see_event(SessionState(state={"a": 1}, state_stamps={"a": (1000, 1)}), 2000, Session())
+    state = sessions.reset(state)
+    late = sessions.merge_state(state, {"a": 1, "b": 2}, Limits(), (1999, 5), replaces=True)
+    assert (late or state).state == {}
+    fresh = sessions.merge_state(state, {"b": 3}, Limits(), (2001, 6), replaces=True)
+    assert fresh is not None
+    assert fresh.state == {"b": 3}
