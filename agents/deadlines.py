@@ -98,9 +98,13 @@ class MeasuredReserve:
         self._clock = clock
         self._recent: deque[tuple[float, float]] = deque()
         self._sorted: list[float] = []
+        self._seconds = FIRST_RESERVE_S
 
     def seconds(self) -> float:
         """The measured quantile within its bounds; a fixed start until enough is known."""
+        return self._seconds
+
+    def _measured(self) -> float:
         if len(self._sorted) < ENOUGH:
             return FIRST_RESERVE_S
         above = max(1, round(len(self._sorted) * (1 - QUANTILE)))  # fewer than a thousand samples: the slowest one is chance, not a tail
@@ -114,6 +118,7 @@ class MeasuredReserve:
         bisect.insort(self._sorted, seconds)
         while len(self._recent) > WINDOW or now - self._recent[0][0] > REMEMBERED_S:
             del self._sorted[bisect.bisect_left(self._sorted, self._recent.popleft()[1])]
+        self._seconds = self._measured()
 
 
 def alone(seconds: float, beside: int) -> float:

@@ -13,6 +13,7 @@ from agents.context import sessions
 from agents.context.learning import event_time_ms, find_facts, known_facts, line_of_facts, with_facts
 from agents.context.prompt import Prompt
 from agents.context.state_schema import find_wrong
+from agents.crowding import Crowding
 from agents.feedback import FeedbackDesk
 from agents.ladder import Given, Question, Walk
 from agents.lines import Inflight
@@ -60,12 +61,13 @@ AUDITED: dict[Reason | None, AuditAction] = {"no_consent": "refused", "cancelled
 class Decider:
     """Decides; the caller settles."""
 
-    def __init__(self, settings: Settings, store: SessionStore, scenarios: Scenarios, feedback: FeedbackDesk, clock: Clock) -> None:
+    def __init__(self, settings: Settings, store: SessionStore, scenarios: Scenarios, feedback: FeedbackDesk, clock: Clock, crowding: Crowding) -> None:
         self._settings = settings
         self._store = store
         self._scenarios = scenarios
         self._feedback = feedback
         self._clock = clock
+        self._crowding = crowding
 
     async def decide(self, inflight: Inflight, event: InteractionEvent) -> Decision:
         """The answer to `event`, in its budget."""
@@ -114,8 +116,9 @@ class Decider:
         merged = self._merge(state, event, plan, stamp)
         merged = state if isinstance(merged, Undecodable) else merged
         text = plan.defaults.render(self._locale(event), merged.state)
-        given = Given("default", text, reason="expired")
-        return Reply(given, (Rung("default", "answered", 0.0, "expired on arrival"),), stamps, self._with_turn(merged, event, given))
+        given = Given("default", text, reason="expired" if inflight.deadline.expired else "deadline")
+        why = "expired on arrival" if inflight.deadline.expired else "its time ran out while it waited in the worker"
+        return Reply(given, (Rung("default", "answered", 0.0, why),), stamps, self._with_turn(merged, event, given))
 
     def _stamp(self, inflight: Inflight, event: InteractionEvent) -> sessions.Stamp:
         """The event's time and place: what decides which of two writes is the later one."""
@@ -207,6 +210,7 @@ class Decider:
             facts=facts,
             at_ms=stamp[0],
             shorter=prompt.shorter,
+            behind_s=self._crowding.behind_s,
         )
 
     def _ask_back(

@@ -51,6 +51,8 @@ class Question(msgspec.Struct, frozen=True):
     """When the event happened, Unix ms, not later than its arrival: what `tomorrow` is counted from."""
     shorter: Callable[[], Iterator[tuple[Message, ...]]] | None = None
     """Ever shorter prompts, for a model that could not read the whole one in time."""
+    behind_s: float = 0.0
+    """How long events wait for this worker itself; above 0 models are left alone, so that what they would cost everybody else is saved."""
 
 
 class ModelTimes(msgspec.Struct, frozen=True):

@@ -43,6 +43,8 @@ class Inflight:
         self.start = deadline.due - deadline.budget_ms / 1000
         """When the event happened, monotonic: `latency_ms.total` counts from here."""
         self.decoded_at = deadline.arrived
+        self.is_past = deadline.expired
+        """No time is left for anything but the default: it came so late, or waited in this worker for so long. Such an event pulls nothing forward."""
         self.stop: asyncio.Future[Interrupt] = asyncio.get_running_loop().create_future()
         self.handed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the response is with the producer, or there is none and those before it are: the session's next one may follow."""
@@ -126,7 +128,7 @@ class SessionLines:
         line = self._lines.setdefault(inflight.session, deque())
         self._follow(inflight)
         line.append(inflight)
-        if not inflight.deadline.expired and inflight.interaction is not None:
+        if not inflight.is_past and inflight.interaction is not None:
             lead = self._lead()
             inflight.arm(lead)
             self._pull(line, inflight, lead)
@@ -136,7 +138,7 @@ class SessionLines:
     def _pull(self, line: deque[Inflight], newest: Inflight, lead: float) -> None:
         """From the end backwards, and no further than needed: dues never fall along a line, and a long one must not cost the loop its time."""
         for earlier in reversed(line):
-            if earlier is newest or earlier.deadline.expired:
+            if earlier is newest or earlier.is_past:
                 continue
             if earlier.due <= newest.due:
                 return

@@ -63,6 +63,8 @@ class ModelRung:
 
     async def answer(self, question: Question, budget: Budget) -> Given | Declined:
         """Ask for as many tokens as are allowed, and come back by `budget.stop` at the latest."""
+        if question.behind_s:
+            return Declined("skipped", f"events wait for this worker, {question.behind_s * 1000:.0f} ms by now", "overload")
         now = time.monotonic()
         ready = self._engine.ready
         self._breaker.see_engine(self._engine.restarts if ready else None)

@@ -24,6 +24,7 @@ from streams.offsets import Known, SeekBack, Taken
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
+    from agents.crowding import Crowding
     from agents.decide import Decider
     from agents.settle import Settler
     from streams.metrics import Metrics
@@ -57,6 +58,7 @@ class Responder:
         reserve: Reserve,
         decider: Decider,
         settler: Settler,
+        crowding: Crowding,
         seek: Callable[[int, int], Awaitable[None]],
         on_crash: Callable[[BaseException], None],
         clock: Clock,
@@ -67,6 +69,7 @@ class Responder:
         self._reserve = reserve
         self._decider = decider
         self._settler = settler
+        self._crowding = crowding
         self._seek = seek
         self._on_crash = on_crash
         self._clock = clock
@@ -185,6 +188,8 @@ class Responder:
         inflight.default_text = text_for_locale(self._settings.ladder.default_text, locale)
         inflight.disclosure = text_for_locale(self._settings.policy.disclosure, locale)
         inflight.decoded_at = self._clock.monotonic()
+        self._crowding.note(inflight.decoded_at - arrived)
+        inflight.is_past = deadline.expired or inflight.decoded_at >= inflight.due - self._reserve.seconds()
         if event.kind == "cancel" and event.ref is not None:
             self._withdraw(inflight, event.ref)
         self._inflight.add(inflight)
@@ -214,7 +219,7 @@ class Responder:
             self._own(inflight, _leave_to_next_owner())
         elif event is None:
             self._own(inflight, self._settler.end_session(inflight))
-        elif inflight.deadline.expired and event.kind in ("message", "decision"):
+        elif inflight.is_past and event.kind in ("message", "decision"):
             self._inflight.discard(inflight)
             self._settler.queue_expired(inflight)
         else:

@@ -280,7 +280,7 @@ class Settler:
         metrics, response = self._metrics, fixed.response
         now = time.monotonic()
         publish = now - fixed.at
-        if not inflight.deadline.expired:  # a batch of expired ones waits for all its writes: that says nothing about one publish
+        if not inflight.is_past:  # a batch of expired ones waits for all its writes: that says nothing about one publish
             self._reserve.note(alone(publish, max(inflight.beside, self._publishing - 1)))
         metrics.reserve.set(self._reserve.seconds())
         self._count(response.outcome, response.reason)

@@ -12,6 +12,7 @@ from typing import Any
 
 import structlog
 
+from agents.crowding import Cores, Crowding
 from agents.deadlines import reserve_for
 from agents.decide import Decider
 from agents.engines import build_engines, start_engines
@@ -71,6 +72,7 @@ class Worker:
         self._board = board = PartitionBoard(session_timeout_s=settings.worker.session_timeout_ms / 1000)
         self._engines, placement = build_engines(settings, metrics)
         self._cpus = placement.worker
+        self._cores: Cores | None = None
         self._app: WorkerApp = build_app(settings, topics, board)
         self._changelogs: dict[TableName, str] = {"sessions": topics.sessions_changelog, "answers": topics.answers_changelog}
         tables = TableSet(
@@ -88,7 +90,8 @@ class Worker:
         keeper.watch(tables=tables, store=store, publisher=self._publisher, board=board, clock=clock, recovered=lambda: self._app.recovered)
         self._reviews = ReviewWriter(settings, metrics.ladder.observe_review)
         scenarios = plan_scenarios(settings, self._rungs.of, insurance=self._rungs.insurance, on_rung=metrics.ladder.observe_rung)
-        decider = Decider(settings, store, scenarios, FeedbackDesk(self._rungs.evictors, self._reviews.offer), clock)
+        self._crowding = Crowding(settings.limits.behind_ms / 1000)
+        decider = Decider(settings, store, scenarios, FeedbackDesk(self._rungs.evictors, self._reviews.offer), clock, self._crowding)
         self._settler = Settler(
             publisher=self._publisher, tables=tables, store=store, decider=decider, metrics=metrics, reserve=reserve, clock=clock, limits=settings.limits
         )
@@ -99,6 +102,7 @@ class Worker:
             reserve=reserve,
             decider=decider,
             settler=self._settler,
+            crowding=self._crowding,
             seek=self._app.seek_back,
             on_crash=self._crash,
             clock=clock,
@@ -131,7 +135,7 @@ class Worker:
 
     async def _start(self, background: list[asyncio.Task[None]]) -> None:
         if self._cpus is not None:
-            os.sched_setaffinity(0, self._cpus)
+            self._cores = Cores(self._cpus)
         await self._server.start()
         log.info("status port", host=self._settings.worker.metrics_host, port=self._server.port)
         await self._unless_stopped(self._require_topics())
@@ -248,6 +252,8 @@ class Worker:
             await asyncio.sleep(TICK_S)
             metrics.loop_lag.observe(max(0.0, time.monotonic() - due))
             self._rungs.tick()
+            if self._cores is not None and self._settings.worker.cpus is None:
+                self._cores.follow(crowded=self._crowding.behind_s > 0)
             metrics.in_flight.set(self._responder.in_flight)
             metrics.running.set(sum(engine.running_requests for engine in self._engines))
             metrics.waiting.set(sum(engine.waiting_requests for engine in self._engines))

@@ -180,6 +180,9 @@ class Limits(Section, frozen=True, forbid_unknown_fields=True):
     in_flight: Annotated[int, Meta(ge=16, description="events taken from Kafka and not yet released; above it consumption waits, so memory stays flat")] = (
         10_000
     )
+    behind_ms: Annotated[
+        float, Meta(ge=5, description="events that wait longer for the worker itself are answered without a model: a flood takes its whole time")
+    ] = 50.0
     expired_batch: Annotated[int, Meta(ge=1, le=10_000, description="expired events answered together, so that a backlog does not delay fresh ones")] = 200
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from agents.crowding import Crowding
 from agents.deadlines import FixedReserve
 from agents.decide import Decider
 from agents.feedback import Evictor, FeedbackDesk
@@ -104,9 +105,11 @@ class Says:
     def __init__(self) -> None:
         self.open = asyncio.Event()
         self.open.set()
+        self.asked: list[Question] = []
 
     async def answer(self, question: Question, budget: Budget) -> Given | Declined:
         """The text of the question."""
+        self.asked.append(question)
         waiting = asyncio.ensure_future(self.open.wait())
         await asyncio.wait((waiting, budget.stop), return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
@@ -135,7 +138,8 @@ class Intake:
         main = rung or self.rung
         self.reviews: list[Review] = []
         scenarios = plan_scenarios(self.settings, rungs_of or (lambda names: {"main": main} if "main" in names else {}))
-        self.decider = Decider(self.settings, store, scenarios, FeedbackDesk(caches, self._review), clock)
+        self.crowding = Crowding(self.settings.limits.behind_ms / 1000)
+        self.decider = Decider(self.settings, store, scenarios, FeedbackDesk(caches, self._review), clock, self.crowding)
         self.settler = Settler(
             publisher=publisher,
             tables=tables,
@@ -153,6 +157,7 @@ class Intake:
             reserve=self.reserve,
             decider=self.decider,
             settler=self.settler,
+            crowding=self.crowding,
             seek=self._seek,
             on_crash=self.crashes.append,
             clock=clock,

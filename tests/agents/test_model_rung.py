@@ -276,3 +276,19 @@ def test_the_scenario_says_who_wants_the_model() -> None:
             assert (unknown.lane, unknown.priority, unknown.weight, unknown.tenant) == ("", 5, 1.0, "t")
 
     run(scenario())
+
+
+def test_models_are_left_alone_while_events_wait_for_the_worker() -> None:
+    """In a flood no engine is asked, whoever is free, the answer says `overload`, and neither breaker hears of it."""
+
+    async def scenario() -> None:
+        async with pair() as both:
+            budget = Time(1.5)
+            walk = await both.ladder.walk(msgspec.structs.replace(question("one"), behind_s=0.12), budget, "Sorry.")
+            budget.end()
+            assert way(walk) == [("main", "skipped"), ("fallback", "skipped"), ("default", "answered")]
+            assert walk.rungs[0].why == "events wait for this worker, 120 ms by now"
+            assert walk.given.reason == "overload"
+            assert both.told in ([], [("main", "closed"), ("fallback", "closed")])
+
+    run(scenario())

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import prometheus_client
 import pytest
 
 from schemas.inference import Step
 from schemas.responses import Rung
-from streams.metrics import Metrics, Sample, parse_exposition
+from streams.metrics import Histogram, Metrics, Sample, parse_exposition
 
 
 def value_of(samples: tuple[Sample, ...], name: str, **labels: str) -> float | None:
@@ -103,3 +104,24 @@ def test_a_frame_without_a_step_is_no_batch() -> None:
     samples = parse_exposition(metrics.render().decode())
     assert value_of(samples, "answerby_engine_batch_requests_count", model="m") == 1
     assert value_of(samples, "answerby_engine_batch_requests_sum", model="m") == 4
+
+
+def test_a_histogram_reads_like_prometheus_own() -> None:
+    """Bounds belong to their bucket, counts add up, and values of both signs have a count and no sum: sample for sample as prometheus_client writes it."""
+    for bounds in ((0.1, 1.0, 5.0), (-1.0, 0.0, 1.0)):
+        texts = []
+        for kind in (Histogram, prometheus_client.Histogram):
+            registry = prometheus_client.CollectorRegistry()
+            histogram = kind("seen_seconds", "What was seen", ["who"], buckets=bounds, registry=registry)
+            for value in (0.1, 0.10001, -3.0, 7.0, 1.0):
+                histogram.labels("a").observe(value)
+            histogram.labels("nobody")
+            texts.append([line for line in prometheus_client.generate_latest(registry).decode().splitlines() if "_created" not in line])
+        assert texts[0] == texts[1]
+
+
+def test_a_histogram_has_its_labels() -> None:
+    """A wrong number of label values is a mistake of ours, and says so."""
+    histogram = Metrics().stage
+    with pytest.raises(ValueError, match="answerby_stage_seconds"):
+        histogram.labels()
