@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import msgspec
 import structlog
 from aiokafka import AIOKafkaConsumer
-from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
-from aiokafka.structs import OffsetAndMetadata, TopicPartition
-from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
+from aiokafka.structs import TopicPartition
+from faust.transport.drivers.aiokafka import Consumer, Transport
 from faust.types import TP
 
+from streams.consumer_thread import FETCH_WAIT_MS, ISOLATION, AnswerConsumerThread
 from streams.offsets import NOT_COMMITTED
-from streams.partitions import boot_clock
 from streams.record_batches import install_tolerant_reader
 
 if TYPE_CHECKING:
@@ -26,16 +25,8 @@ log = structlog.get_logger(__name__)
 
 install_tolerant_reader()
 
-FETCH_WAIT_MS = 250
-"""How long the broker may hold an empty fetch. It answers one request of a connection at a time, so whatever else we ask waits behind it: with
-Faust's 1500 ms every rebalance stood still for seconds. At worst four empty fetches a second and broker."""
-
 FIND_S = 10.0
 """For one look at a partition from outside: without a bound a broker that hangs would stop the watch over all the others."""
-
-ISOLATION = "read_committed"
-"""What a producer's transaction took back was never said; with producers that use no transactions it changes nothing."""
-
 
 IDLE_S = 0.25
 """How long the consumer waits for a partition to read when it has none; it is woken when one is resumed, and at worst looks so much later."""
@@ -84,65 +75,6 @@ class _BlindReadOffsets(dict[TP, int | None]):
 
     def __getitem__(self, tp: TP) -> int | None:
         return None if tp.topic == self._source else self.get(tp)
-
-
-class AnswerConsumerThread(AIOKafkaConsumerThread):
-    """The thread that owns the aiokafka consumer; also notes when the coordinator last accepted us."""
-
-    def _create_worker_consumer(self, transport: Any) -> Any:
-        """Faust's consumer, with two settings it does not offer."""
-        consumer = super()._create_worker_consumer(transport)
-        consumer._fetch_max_wait_ms = FETCH_WAIT_MS
-        consumer._isolation_level = ISOLATION
-        return consumer
-
-    async def on_start(self) -> None:
-        """Start the consumer, then listen in on its heartbeats."""
-        await super().on_start()
-        coordinator = cast("Any", self._consumer)._coordinator
-        app = cast("WorkerApp", self.app)
-        send = coordinator._do_heartbeat
-
-        async def heartbeat() -> bool:
-            # The coordinator spoke after this moment and no later is certain: an answer may lie unread while the process is stopped.
-            asked = boot_clock()
-            accepted = bool(await send())
-            if accepted:
-                app.loop.call_soon_threadsafe(app.board.confirm, asked)
-            return accepted
-
-        coordinator._do_heartbeat = heartbeat
-
-    def set_fetched(self, tps: set[TP], *, fetched: bool) -> None:
-        """Let aiokafka fetch these partitions or not; done on the thread's own loop, which waits on what this changes."""
-        if tps:
-            self.thread_loop.call_soon_threadsafe(self._set_fetched, tps, fetched)
-
-    def _set_fetched(self, tps: set[TP], fetched: bool) -> None:
-        consumer = self._ensure_consumer()
-        held = consumer.assignment()
-        wanted = [place for tp in tps if (place := TopicPartition(tp.topic, tp.partition)) in held]
-        try:
-            (consumer.resume if fetched else consumer.pause)(*wanted)
-        except IllegalStateError:
-            log.info("partitions moved while they were being paused", partitions=len(wanted))
-
-    async def _commit(self, offsets: Mapping[TP, int]) -> bool:
-        """Commit, and treat a broker that cannot be reached as "not yet": Faust would crash the worker."""
-        held = self.assignment()
-        wanted = {TopicPartition(tp.topic, tp.partition): OffsetAndMetadata(offset, "") for tp, offset in offsets.items() if tp in held}
-        if not wanted:
-            return False
-        try:
-            await self._ensure_consumer().commit(wanted)
-        except (CommitFailedError, IllegalStateError):
-            return False
-        except KafkaError as error:
-            log.warning("offsets not committed, will try again", error=type(error).__name__)
-            return False
-        now = time.monotonic()
-        self.tp_last_committed_at.update(dict.fromkeys(offsets, now))
-        return True
 
 
 class Handover:
@@ -279,6 +211,14 @@ class AnswerConsumer(Consumer):
             await self.seek(tp, partition.tracker.expected)
         if starts:
             await self.force_commit()  # a group that starts at the end and dies before its first commit would start at a later end
+
+    async def maybe_wait_for_commit_to_finish(self) -> bool:
+        """As Faust does, but whoever is cancelled meanwhile ends, instead of beginning a commit of its own that no stop waits for."""
+        running = self._commit_fut
+        if running is None:
+            return False
+        await asyncio.wait((running,))
+        return not running.cancelled()
 
     async def force_commit(self, topics: Any = None, start_new_transaction: bool = True) -> bool:
         """Commit what the trackers have released; Faust's own acks play no part."""
