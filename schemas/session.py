@@ -117,6 +117,8 @@ Stored = TypeVar("Stored", SessionState, KeptAnswer, KeptIndex)
 
 def dump_stored(value: SessionState | KeptAnswer | KeptIndex) -> bytes:
     """MessagePack of a stored value, its unknown fields back at the top level."""
+    if not value.unknown and not (isinstance(value, SessionState) and any(part.unknown for name in _PARTS for part in getattr(value, name))):
+        return msgspec.msgpack.encode(value)
     fields = msgspec.structs.asdict(value)
     unknown = fields.pop("unknown")
     if isinstance(value, SessionState):
