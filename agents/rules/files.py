@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import msgspec
 
 from agents.rules.compiled import CompiledRule, Key, compile_rule
+from agents.rules.courteous import let_go, let_others_in
 from agents.rules.index import MAX_LOOSE_PATTERNS, RuleSet, is_loose
 from agents.toml_files import line_of, locate_keys, nth_table, parse_toml, read_text, read_toml
 from schemas.errors import ConfigError
@@ -146,9 +146,11 @@ def read_rules(settings: Rules, *, settings_file: Path | None = None, in_pieces:
         written += found.written
         problems += found.problems
     compiled = _compile(written, problems, stop)
+    if problems:
+        let_go(compiled)
     order = {name: place for place, name in enumerate((None, *settings.files))}
     problems.sort(key=lambda problem: (order.get(problem.file, 0), problem.line or 0))
-    return Read(tuple(written), tuple(problems), RuleSet(() if problems else compiled, text_chars=settings.text_chars, in_pieces=in_pieces))
+    return Read(tuple(written), tuple(problems), RuleSet(compiled, text_chars=settings.text_chars, in_pieces=in_pieces))
 
 
 def _too_many(most: int, file: str | None, line: int | None) -> Read:
@@ -158,8 +160,8 @@ def _too_many(most: int, file: str | None, line: int | None) -> Read:
 
 
 def _let_others_in(stop: threading.Event | None) -> None:
-    """In a thread this lets the event loop in now, and not when the interpreter takes turns, 5 ms later; and whoever stops the reading."""
-    time.sleep(0)
+    """The event loop, and whoever stops the reading."""
+    let_others_in()
     if stop is not None and stop.is_set():
         raise ReadingStopped
 
@@ -219,6 +221,8 @@ def _convert(entries: list[dict[str, Any]], tree: dict[str, Any], source: Source
             written.append(Written(msgspec.convert(entry, Rule), source, index))
         except msgspec.ValidationError as error:
             problems.append(_rejected(source, index, entry, tree, str(error)))
+        else:
+            entries[index] = {}  # let go one by one: the whole tree at once would hold the interpreter
     return _Found(written, problems, len(entries))
 
 

@@ -10,8 +10,10 @@ import msgspec
 from msgspec.structs import replace
 
 from agents.rules.compiled import CompiledRule, View
+from agents.rules.courteous import in_turns
 from agents.rules.keywords import Keyword, KeywordFinder
-from agents.rules.normalize import fold_case, fold_width
+from agents.rules.literals import Either, cost_of
+from agents.rules.normalize import fold_case_apart, fold_width
 from agents.rules.patterns import PatternFilter
 from agents.rules.predicates import OneOf, as_scalar, widen_locale
 from agents.templates import value_of
@@ -30,6 +32,12 @@ _PATTERN_COST = 2.0
 """A guess at where a pattern's fixed piece stands among keywords: rarer than a common word, more common than a rare one."""
 
 _NO_ANCHOR = 10**9
+
+_NO_PIECE = "\0"
+"""In the place of a piece that a rule does not have: looked for at once, and found only by who sends it, to whom it changes nothing."""
+
+_SHORTEST_PIECE = 2
+"""Bytes of a pattern's piece to file it under: a single Latin letter is in every text, and many times."""
 
 MAX_LOOSE_PATTERNS = 50
 """Rules that nothing but a pattern without a fixed piece (`[0-9]{11}`) holds back: each is searched for in every message, at about 3 µs."""
@@ -100,25 +108,31 @@ class _Index:
         self._by_scenario: dict[str, list[int]] = {}
         self._always_asked: list[int] = []
         self._patterned: list[int] = []
+        self._filed_by_piece: set[int] = set()
         counts: Counter[Hashable] = Counter(anchor for rule in rules for choice in _choices(rule) for anchor in choice.anchors)
-        self._rules = [self._file(rank, rule, counts, by_keyword) for rank, rule in enumerate(rules)]
-        """With the conditions that are left when a rule comes up."""
-        self._needed = [_needed(rule) for rule in self._rules]
+        self._needed: list[tuple[Either, ...]] = []
         """Of each rule, pieces of text one of each of which must be there: most rules that come up are let go by these alone, at a third of the cost."""
+        self._rules = [self._file(rank, rule, counts, by_keyword) for rank, rule in enumerate(in_turns(rules))]
+        """With the conditions that are left when a rule comes up."""
+        least_likely = [_least_likely(needed) for needed in self._needed]
+        self._one, self._other = [_copied(one) for one, _ in least_likely], [_copied(other) for _, other in least_likely]
+        """Of each rule two of them, one of which must be there: asked without a call, they let most rules go."""
         self._finder = KeywordFinder(list(by_keyword), in_pieces=in_pieces)
-        self._by_keyword = list(by_keyword.values())
+        self._by_keyword = [tuple(ranks) for ranks in by_keyword.values()]
         """By the number that the finder gives. Keywords under which no rule is filed are looked for only when their rule comes up."""
         self._filter = PatternFilter([pattern for rank in self._patterned if (pattern := rules[rank].pattern) is not None], in_pieces=in_pieces)
 
     def _file(self, rank: int, rule: CompiledRule, counts: Counter[Hashable], by_keyword: dict[Keyword, list[int]]) -> CompiledRule:
         """Put a rule where the fewest texts bring it up for nothing; gives back what is left to ask when it does come up."""
         cost, choice = min(((_cost(choice, counts), choice) for choice in _choices(rule)), key=lambda pair: pair[0], default=(_NO_ANCHOR, None))
-        if rule.has_fixed_piece and cost > _PATTERN_COST:
+        if rule.has_fixed_piece and cost > _PATTERN_COST and not any(True for _ in _pieces(rule)):
             self._patterned.append(rank)
-            return rule
+            return self._ask(rule)
         if choice is None:
             self._always_asked.append(rank)
-            return rule
+            return self._ask(rule)
+        if choice.condition == "pattern":
+            self._filed_by_piece.add(rank)
         for anchor in choice.anchors:
             match anchor:
                 case Keyword():
@@ -127,18 +141,24 @@ class _Index:
                     self._by_state.setdefault(path[0], {}).setdefault(path, {}).setdefault(value, []).append(rank)
                 case _:
                     self._by_scenario.setdefault(str(anchor), []).append(rank)
-        return _without(rule, choice.condition)
+        return self._ask(_without(rule, choice.condition), known=choice.piece)
+
+    def _ask(self, rule: CompiledRule, known: Either | None = None) -> CompiledRule:
+        """Note what the next rule needs, but for what is `known` to be there when it comes up."""
+        self._needed.append(_needed(rule, known))
+        return rule
 
     def view(self, text: str, scenario: str, locale: str, state: Mapping[str, Any]) -> View:
         if len(text) > self._text_chars:
-            return View(text, None, None, scenario, widen_locale(locale), state, locale)
+            return View(text, None, None, None, scenario, widen_locale(locale), state, locale)
         wide = fold_width(text)
-        return View(text, fold_case(wide), wide.encode("utf-8", "replace"), scenario, widen_locale(locale), state, locale)
+        return View(text, *fold_case_apart(wide), wide.encode("utf-8", "replace"), scenario, widen_locale(locale), state, locale)
 
     def first(self, view: View, work: int) -> Matched | TooMuchWork | None:
-        folded = view.folded or ""
+        pieces = f"{view.folded}\n{view.apart}" if view.apart is not None else view.folded or ""
+        one, other = self._one, self._other
         for rank in sorted(self._candidates(view)):
-            if _lacks(self._needed[rank], folded):
+            if (one[rank] not in pieces and other[rank] not in pieces) or _lacks(self._needed[rank], pieces):
                 continue
             rule = self._rules[rank]
             if rule.failing(view) is not None:
@@ -153,7 +173,7 @@ class _Index:
         return None
 
     def pieces(self) -> list[object]:
-        return [*self._rules, *self._by_keyword, *self._by_state.values(), self._finder, self._filter]
+        return [*self._rules, *self._needed, *self._by_keyword, *self._by_state.values(), *self._finder.pieces(), *self._filter.pieces()]
 
     def _candidates(self, view: View) -> set[int]:
         ranks = set(self._always_asked)
@@ -167,17 +187,37 @@ class _Index:
             return ranks
         for number in self._finder.find(view.folded):
             ranks.update(self._by_keyword[number])
+        if view.apart is not None:
+            ranks.update(rank for number in self._finder.find(view.apart) for rank in self._by_keyword[number] if rank in self._filed_by_piece)
         if self._patterned:
             ranks.update(self._patterned[place] for place in self._filter.possible(view.raw))
         return ranks
 
 
-def _needed(rule: CompiledRule) -> tuple[tuple[str, ...], ...]:
+def _needed(rule: CompiledRule, known: Either | None) -> tuple[Either, ...]:
+    """Single pieces before choices, long ones first: what is least likely is asked first."""
     either = (tuple(keyword.text for keyword in rule.any),) if rule.any else ()
-    return (*((keyword.text,) for keyword in rule.all), *either)
+    pieces = [piece for piece in (rule.pattern.needed or ()) if piece != known] if rule.pattern else []
+    return tuple(sorted((*((keyword.text,) for keyword in rule.all), *either, *pieces), key=cost_of))
 
 
-def _lacks(needed: tuple[tuple[str, ...], ...], folded: str) -> bool:
+def _least_likely(needed: tuple[Either, ...]) -> tuple[str, str]:
+    """The least likely choice of at most two pieces; where there is none, a piece that is in every text."""
+    for either in needed:
+        match either:
+            case (one,):
+                return one, _NO_PIECE
+            case (one, other):
+                return one, other
+    return "", _NO_PIECE
+
+
+def _copied(piece: str) -> str:
+    """The same in memory beside those copied before and after it: fifty of them are looked at for one message, and each miss of the cache costs."""
+    return f" {piece}"[1:]
+
+
+def _lacks(needed: tuple[Either, ...], folded: str) -> bool:
     for either in needed:
         for piece in either:
             if piece in folded:
@@ -191,8 +231,10 @@ class _Choice(msgspec.Struct, frozen=True, gc=False):
     """One way to file a rule: it can match only where one of the anchors is."""
 
     anchors: tuple[Hashable, ...]
-    condition: Keyword | OneOf | Literal["any", "scenarios"]
-    """What the anchors stand for, and need not be asked again when one of them has brought the rule up."""
+    condition: Keyword | OneOf | Literal["any", "scenarios", "pattern"]
+    """What the anchors stand for, and need not be asked again when one of them has brought the rule up; a pattern must be."""
+    piece: Either | None = None
+    """Of the pattern's pieces the one that the anchors are."""
 
 
 def _choices(rule: CompiledRule) -> Iterator[_Choice]:
@@ -205,9 +247,16 @@ def _choices(rule: CompiledRule) -> Iterator[_Choice]:
             yield _Choice(tuple((predicate.path, value) for value in predicate.values), predicate)
     if rule.scenarios:
         yield _Choice(tuple(rule.scenarios), "scenarios")
+    yield from _pieces(rule)
 
 
-def _without(rule: CompiledRule, condition: Keyword | OneOf | Literal["any", "scenarios"]) -> CompiledRule:
+def _pieces(rule: CompiledRule) -> Iterator[_Choice]:
+    for either in (rule.pattern.needed or ()) if rule.pattern else ():
+        if all(len(piece.encode()) >= _SHORTEST_PIECE for piece in either):
+            yield _Choice(tuple(Keyword(piece, whole_start=False, whole_end=False) for piece in either), "pattern", either)
+
+
+def _without(rule: CompiledRule, condition: Keyword | OneOf | Literal["any", "scenarios", "pattern"]) -> CompiledRule:
     match condition:
         case Keyword():
             return replace(rule, all=tuple(one for one in rule.all if one != condition))
@@ -217,6 +266,8 @@ def _without(rule: CompiledRule, condition: Keyword | OneOf | Literal["any", "sc
             return replace(rule, any=())
         case "scenarios":
             return replace(rule, scenarios=frozenset())
+        case "pattern":
+            return rule
         case _:
             assert_never(condition)
 

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 import ahocorasick_rs
 import msgspec
 
+from agents.rules.courteous import in_turns
 from agents.rules.normalize import fold, needs_blank
 
 MAX_KEYWORD_CHARS = 200
 """A longer one is a sentence, which nobody types again letter by letter. Worst case it allows: 200 keywords that end at one place of the text."""
 
-_AT_ONCE = 3000
-"""Keywords in one automaton of several. Building it holds the interpreter for about 5 ms, and an event loop must not wait longer. Each costs a pass."""
+_AT_ONCE = 2000
+"""Keywords in one automaton of several. Its last steps hold the interpreter, for some 2 ms, and an event loop must not wait for 5. Each costs a pass."""
 
 
 class Keyword(msgspec.Struct, frozen=True, gc=False):
@@ -56,15 +57,23 @@ class KeywordFinder:
         by_text: dict[str, list[tuple[int, bool, bool]]] = {}
         for number, keyword in enumerate(keywords):
             by_text.setdefault(keyword.text, []).append((number, keyword.whole_start, keyword.whole_end))
-        texts, meanings = list(by_text), list(by_text.values())
+        texts = sorted(by_text, key=str.isascii) if in_pieces else list(by_text)  # apart, so that a piece of others is not asked about an English text
         size = _AT_ONCE if in_pieces else max(1, len(texts))
-        self._parts = [(_build(texts[at : at + size]), meanings[at : at + size]) for at in range(0, len(texts), size)]
+        pieces = [texts[at : at + size] for at in range(0, len(texts), size)]
+        self._parts = [(any(map(str.isascii, piece)), _build(piece), [tuple(by_text[text]) for text in piece]) for piece in pieces]
+
+    def pieces(self) -> list[object]:
+        """What it is made of, for who lets it go bit by bit."""
+        return [piece for _, automaton, meanings in self._parts for piece in (automaton, *meanings)]
 
     def find(self, folded: str) -> set[int]:
         """The numbers of the keywords that stand in a text which `fold` has been through."""
         found: set[int] = set()
         last = len(folded)
-        for automaton, meanings in self._parts:
+        plain = folded.isascii()
+        for has_plain, automaton, meanings in self._parts:
+            if plain and not has_plain:
+                continue
             for index, start, end in automaton.find_matches_as_indexes(folded, overlapping=True):
                 for number, whole_start, whole_end in meanings[index]:  # as `Keyword.fits`, without a call for each of a hundred matches
                     if whole_start and start and needs_blank(folded[start - 1]):
@@ -77,4 +86,4 @@ class KeywordFinder:
 
 def _build(texts: Iterable[str]) -> ahocorasick_rs.AhoCorasick:
     # The smaller of the automata: as fast to search as the fastest, and five times faster to build.
-    return ahocorasick_rs.AhoCorasick(list(texts), implementation=ahocorasick_rs.Implementation.ContiguousNFA, store_patterns=False)
+    return ahocorasick_rs.AhoCorasick(in_turns(texts), implementation=ahocorasick_rs.Implementation.ContiguousNFA, store_patterns=False)

@@ -15,6 +15,7 @@ import msgspec
 import structlog
 
 from agents.rules.apart import run_apart, start_apart
+from agents.rules.courteous import courtesy, let_go
 from agents.rules.files import ReadingStopped, load_rules, read_rules
 from agents.rules.index import RuleSet
 from agents.toml_files import MAX_FILE_BYTES, open_regular
@@ -92,7 +93,7 @@ class LiveRules:
     async def look(self) -> bool:
         """Look at the files once, and take what has changed; whether anything had."""
         settings, files, before, stop = self._settings, self._files, self._seen, self._stop
-        self._look = start_apart("rules-look", lambda: _reread(settings, files, before, stop))
+        self._look = start_apart("rules-look", lambda: _courteously_reread(settings, files, before, stop))
         seen, found = await asyncio.wrap_future(self._look)
         self._seen = seen
         if found is None:
@@ -110,10 +111,15 @@ class LiveRules:
 
 
 def _let_go(last: list[RuleSet]) -> None:
-    """In a thread, bit by bit: freed at once, 5,000 rules hold the interpreter for 40 ms. Who still matches with the set keeps what it needs."""
-    pieces = last.pop().pieces()
-    while pieces:
-        pieces.pop()
+    """In a thread; who still matches with the set keeps what it needs."""
+    with courtesy():
+        let_go(last.pop().pieces())
+
+
+def _courteously_reread(settings: Rules, files: tuple[Path, ...], before: _Seen, stop: threading.Event) -> tuple[_Seen, RuleSet | str | None]:
+    """What it holds besides the new set is let go before the courtesy ends."""
+    with courtesy():
+        return _reread(settings, files, before, stop)
 
 
 def _reread(settings: Rules, files: tuple[Path, ...], before: _Seen, stop: threading.Event) -> tuple[_Seen, RuleSet | str | None]:

@@ -36,12 +36,17 @@ def fold(text: str) -> str:
 
 def fold_case(wide: str) -> str:
     """`fold` of a text that `fold_width` has been through."""
+    return fold_case_apart(wide)[0]
+
+
+def fold_case_apart(wide: str) -> tuple[str, str | None]:
+    """The same, and small letters each by itself where some of them have become one with a mark behind them (`H̱`): a pattern sees the letter `h` there."""
     if wide.isascii():
-        return " ".join(wide.lower().split())
-    folded = wide.casefold()
-    if not unicodedata.is_normalized("NFKC", folded):
-        folded = _INVISIBLE.sub("", unicodedata.normalize("NFKC", folded)).casefold()
-    return " ".join(folded.split())
+        return " ".join(wide.lower().split()), None
+    small = wide.casefold()
+    if unicodedata.is_normalized("NFKC", small):
+        return " ".join(small.split()), None
+    return " ".join(_INVISIBLE.sub("", unicodedata.normalize("NFKC", small)).casefold().split()), " ".join(small.split())
 
 
 @lru_cache(maxsize=65_536)

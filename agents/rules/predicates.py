@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, TypeAlias, assert_never
 
 import msgspec
@@ -104,6 +105,7 @@ def holds(predicate: Predicate, state: Mapping[str, Any]) -> bool:
             assert_never(predicate)
 
 
+@lru_cache(maxsize=1024)
 def widen_locale(locale: str) -> tuple[str, ...]:
     """The locale and what it falls back on, nearest first: `zh-Hans-CN`, `zh-Hans`, `zh`; in small letters."""
     parts = locale.lower().replace("_", "-").split("-")
