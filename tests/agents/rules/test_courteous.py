@@ -46,9 +46,13 @@ def test_courtesy_leaves_what_others_set() -> None:
 def test_others_get_a_turn_within_one_call() -> None:
     """A call that reads its items from `in_turns` does not keep the interpreter: another thread runs before it ends."""
     before = sys.getswitchinterval()
-    sys.setswitchinterval(1000)  # nobody is let in who is not let in here
     go, ran = threading.Event(), threading.Event()
-    other = threading.Thread(target=lambda: go.wait() and ran.set())
+
+    def run() -> None:
+        go.wait()
+        ran.set()
+
+    other = threading.Thread(target=run)
     other.start()
     sys.setswitchinterval(1000)  # nobody is let in who is not let in here
     try:
