@@ -104,7 +104,7 @@ class Decider:
         return Repeat(kept)
 
     def expired(self, inflight: Inflight, event: InteractionEvent) -> Decision:
-        """The short lane: no gates, no prompt, the default at once."""
+        """The short lane: no prompt and no rung, the default at once; what the event says of state and person counts all the same."""
         before = self.repeated(inflight, event)
         if before is not None:
             return before
@@ -114,7 +114,11 @@ class Decider:
         stamp = self._stamp(inflight, event)
         state = self._enter(inflight, event, stamp)
         merged = self._merge(state, event, plan, stamp)
-        merged = state if isinstance(merged, Undecodable) else merged
+        if isinstance(merged, Undecodable):
+            return merged
+        if event.consent.ai_reply:
+            holds, _ = find_facts(merged, event, self._locale(event), self._scenarios.slots, stamp)
+            merged = with_facts(merged, holds, self._scenarios.slots)
         text = plan.defaults.render(self._locale(event), merged.state)
         given = Given("default", text, reason="expired" if inflight.deadline.expired else "deadline")
         why = "expired on arrival" if inflight.deadline.expired else "its time ran out while it waited in the worker"

@@ -13,7 +13,7 @@ from agents.ladder import Budget, Declined, Given, Question
 from schemas.facts import Text, load_facts
 from schemas.responses import Usage
 from schemas.session import SessionState, load_stored, session_key
-from schemas.settings import DeadlineSection, Session, Settings, parse_settings
+from schemas.settings import DeadlineSection, Limits, Session, Settings, parse_settings
 from tests.agents.facts.playing import MINUTE_MS, START_MS, name_of, read_script, show
 from tests.agents.intake import Intake
 from tests.support import run
@@ -361,3 +361,29 @@ def test_three_hundred_turns_and_a_huge_message_keep_the_bounds() -> None:
         assert talk.state.turn_count == 303
 
     talking(scenario)
+
+
+def test_what_came_too_late_to_be_answered_still_tells_its_facts() -> None:
+    """The person said it, and the next answer may need it; without consent it is not looked at."""
+
+    async def scenario(talk: Talk) -> None:
+        late = await talk.say("My name is Ann Lee.", deadline_ms=-1)
+        assert (late["outcome"], late["reason"]) == ("default", "expired")
+        await talk.say("My order number is AB-1234.", deadline_ms=-1, consent={"ai_reply": False})
+        await talk.say("And now?")
+        assert "Ann Lee" in str(talk.model.asked[-1].messages[0])
+        assert "AB-1234" not in str(talk.model.asked[-1].messages[0])
+
+    talking(scenario)
+
+
+def test_state_that_may_not_become_of_a_session_is_a_dead_letter_however_late() -> None:
+    """An expired event with such a `state` is put aside like any other: an answer would say that it was taken."""
+
+    async def scenario(talk: Talk) -> None:
+        await talk.say("Hello", state={"note": "x" * 40})
+        talk.intake.feed("late", late=True, state={"more": "y" * 40})
+        await talk.intake.until_released()
+        assert [verdict.reason for _offset, verdict in talk.intake.publisher.dead] == ["invalid_field"]
+
+    talking(scenario, msgspec.structs.replace(SETTINGS, limits=Limits(state_bytes=64)))
