@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import random
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +39,16 @@ BUDGET_MS = 20_000
 
 COMMITTED_S = 10.0
 """Commits come every half second; later than this they do not come."""
+
+MARKS = {
+    "imported": "status port",
+    "engines": "engine ready",
+    "connected": "worker started",
+    "joined": "Highwater for active",
+    "recovered": "Restore complete",
+    "placed": "partition begins",
+}
+"""What a worker's log says on its way to the first answer, in about this order; the first line of a start with these words counts."""
 
 
 async def survive(
@@ -60,6 +73,11 @@ async def survive(
         await client.await_all(60)
         report = _count(client.result)
         report["gap_s"] = max((gap_after(client.result, at) for at in killed), default=0.0)
+        report["starts_s"] = [
+            {**marks, "answered": gap_after(client.result, at)}
+            for number, worker in enumerate(workers)
+            for at, marks in read_starts(worker.log_text(), killed[number :: len(workers)]).items()
+        ]
         if app:
             report |= await read_aftermath(bootstrap, client.result, prefix=prefix, app=app)
         return report
@@ -88,6 +106,19 @@ def gap_after(result: LoadResult, at: float) -> float:
             if item.at > at:
                 first[item.partition] = min(item.at, first.get(item.partition, item.at))
     return round(max(first.values(), default=at) - at, 2)
+
+
+def read_starts(log_text: str, killed: Sequence[float]) -> dict[float, dict[str, float]]:
+    """By the moment of each kill (Unix seconds): how many seconds after it the next start of that worker reached each of MARKS."""
+    lines: list[tuple[float, str]] = []
+    for raw in log_text.splitlines():
+        if raw.startswith("{"):
+            line = json.loads(raw)
+            lines.append((datetime.fromisoformat(line["timestamp"]).timestamp(), f"{line['event']} {line.get('state', '')}"))
+    starts: dict[float, dict[str, float]] = {}
+    for at, until in itertools.pairwise([*killed, float("inf")]):
+        starts[at] = {mark: round(when - at, 2) for mark, words in MARKS.items() for when, text in reversed(lines) if at < when < until and words in text}
+    return starts
 
 
 async def read_aftermath(bootstrap: str, result: LoadResult, *, prefix: str, app: str) -> dict[str, Any]:
