@@ -24,12 +24,20 @@ class Clause(msgspec.Struct, frozen=True):
 
 # Each repeat below stands before a character that it cannot take, so cutting takes time in proportion to the text.
 _ENDS = re.compile("[!?。！？;；\n.]+")
-_ABBREVIATED = re.compile(r"(?:(?:^|\s)[A-Z]|\b[Nn]o|\b(?:Mr|Mrs|Ms|Dr|St|vs|etc))$")
+_ABBREVIATED = re.compile(r"(?:(?:^|\s)[A-Z]|\b[Nn]o|\b[Rr]ef|\b(?:Mr|Mrs|Ms|Dr|St|vs|etc))$")
 """A full stop behind these ends no sentence: `St. Louis`, `J. Smith`, `no. 5`."""
 
 _COMMAS = re.compile("[,，、:：—–…]| - ")
 _GOES_ON = re.compile(r" ?(?:19|20)\d\d\b|\d{3}(?!\d)")
 """Behind a comma: a year or thousands, which belong to what stands before it."""
+
+_LABEL = re.compile(
+    r"^\s*(?:(?:my|the|our|your)\s)?(?:[a-z]+\s){0,2}?(?:name|number|no|id|code|reference|ref|order|e-?mail|phone|mobile|address|city|budget|language)\s*$"
+    r"|(?:姓名|名字|联系人|收件人|单号|订单|编号|号码|电话|手机号?|邮箱|地址|城市|预算)\s*$",
+    re.IGNORECASE,
+)
+_LABEL_CHARS = 40
+"""How many of its characters are looked at. Words before a colon that say what stands behind it, as forms have them: `Order number: A-12` is one statement."""
 
 _CONTRAST = re.compile(r"\b(?:but(?! also)|however|although|because)\b|但是|(?<!不)但|可是|不过(?!敏)|因为|而且|所以", re.IGNORECASE)
 _HAS_CONTRAST = Finder(r"\b(?:but|however|although|because)\b|但|可是|不过|因为|而且|所以")
@@ -137,5 +145,5 @@ def _pieces(text: str) -> list[tuple[int, int]]:
 def _joins(text: str, start: int, end: int) -> bool:
     """Whether this comma or colon stands within a number, a date or a time."""
     if text[start] in ":：":
-        return text[end : end + 1].isdigit()
+        return text[end : end + 1].isdigit() or _LABEL.search(_COMMAS.split(text[max(0, start - _LABEL_CHARS) : start])[-1]) is not None
     return text[start] == "," and text[start - 1 : start].isdigit() and _GOES_ON.match(text, end) is not None

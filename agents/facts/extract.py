@@ -21,7 +21,7 @@ _MINUTE_MS = 60_000
 
 _NOT = Finder(
     r"\b(?:not|never|no longer|cannot|isn't|aren't|wasn't|don't|doesn't|didn't|won't|can't|haven't|hasn't)\b",
-    r"不是|没有|不再|并非|[不没未别](?:[^知如过但仅错]|$)",
+    r"不是|没有|不再|并非|[不没未](?:[^知如过但仅错]|$)|(?:^|[^特分个级类区性识])别(?:[^的人]|$)",
 )
 _ADVERB_WORDS = r"\b(?:still|currently|already|actually|really|indeed|definitely|certainly|therefore) "
 _ADVERBS = re.compile(_ADVERB_WORDS + "|仍然|依然|目前|现在|其实|的确|确实|一直", re.IGNORECASE)
@@ -51,6 +51,7 @@ _NO_NAME = frozenset(
         "again team customer user guest friend thanks thank yes no hello hi please later tomorrow today soon now this that it "
         "wrong right correct different what monday tuesday wednesday thursday friday saturday sunday great sure perfect "
         "understood done noted welcome absolutely certainly unfortunately however also "
+        "nothing something anything everything someone nobody newbie student teacher owner mom dad "
     ).split()
 )
 _NO_NAME_ZH = re.compile(
@@ -171,7 +172,7 @@ class _Reader:
             key = key_of(raw) if slot.type == "yes_no" or "key" not in groups else ""
             if slot.type == "number":
                 key = "people"
-        if slot.many and (not key or key in _VAGUE or key.split(" ")[0] in _VAGUE):
+        if slot.many and (not key or key in _VAGUE or key.split(" ")[0] in _VAGUE or key.startswith("的")):
             return None
         if slot.type == "number" and slot.many and (UNITS.get(key) in MONEY or key in ("minute", "hour", "day", "week", "month", "year", "time", "thing")):
             return None
@@ -216,6 +217,8 @@ def key_of(text: str) -> str:
         "guests": "people",
         "adults": "people",
         "人": "人",
+        "位": "人",
+        "名": "人",
         "客人": "人",
         "大人": "人",
         "成人": "人",

@@ -24,8 +24,9 @@ _WHAT_I_NEED = re.compile(r"^(?:what|all) (?:i|we) (?:really )?(?:want|need|mean
 
 _REQUEST = Finder(
     r"^(?:(?:and|so|hi|hello|hey|ok|okay|please|then|well)\b[ ,]*)*(?:can|could|would|will) (?:you|we)(?: please| kindly| just)?"
-    r" (?:call|ship|send|deliver|speak|answer|reply|move|change|make|use|set|switch|write|address|update|book)\b",
+    r" (?:call|ship|send|deliver|speak|answer|reply|respond|talk|move|change|make|use|set|switch|write|address|update|book|push|shift|postpone|reschedule)\b",
     "^(?:那)?(?:您|你)?(?:能不能|可不可以|能否|可否|能|可以|麻烦|请)(?:请|帮我|您|你)*(?:把|用|叫|改|送|寄|称呼|换)",
+    "(?:能不能|可不可以|能否|可否)(?:帮我|给我|请)*(?:改|换|推迟|提前|挪|调|延)(?:到|成|为|在)",
 )
 """Asked for form's sake: what it says is meant (`could you call me Ann?`)."""
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from agents.facts.dates import agree_dates, read_date
+from agents.facts.pieces import PIECES
 from agents.semantic.numerals import find_numbers, spell_digits
 from schemas.facts import Choice, Date, Number, Text, Value, YesNo
 from schemas.settings_facts import SlotType
@@ -36,7 +37,7 @@ MONEY = frozenset(_CURRENCIES)
 
 _PLAIN_NUMBER = re.compile(r"^-?\d+(?:\.\d+)?\Z")
 _ONE = frozenset(("one", "a", "an", "a single", "一"))
-_MEASURE_WORDS = re.compile("^(?:个|张|本|件|条|只|台|部|份|套|盒|瓶|双|间|杯|支|箱|把|块|匹|头|辆|颗)\\Z")
+_MEASURE_WORDS = re.compile(f"^{PIECES['measure_zh']}\\Z")
 _EDGES = " \t,，.。!！?？:：;；'\"()（）#"
 _CODE = re.compile(r"[\s#\-]+")
 _TITLES_ZH = re.compile("(?:先生|女士|小姐|同学|老师|太太)\\Z")
