@@ -99,7 +99,7 @@ def build_engines(settings: Settings, metrics: Metrics) -> tuple[tuple[Engine, .
             if files.path:
                 metrics.kv_cache.labels(files.name, str(spec.replica)).set(model.kv_cache_mb * _MB)
         log.info("model", name=model.name, version=files.version, threads=[one.threads for one in places], cpus=[one.cpus for one in places])
-        engines.append(Engine(specs, figures))
+        engines.append(Engine(specs, figures, [one.loads_on for one in places]))
     require_memory(needs, memory_limit())
     return tuple(engines), placement
 

@@ -1,6 +1,6 @@
 """The main engine is hung or killed again and again while events come: who answers, how late, and how the breaker opens and closes.
 
-Usage: python -m bench.fallback [--engine scripted|openvino] [--rate 8] [--seconds 60] [--budget-ms 600]
+Usage: python -m bench.fallback [--engine scripted|openvino] [--fault hung|killed|both] [--rate 8] [--seconds 60] [--budget-ms 600]
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from streams.broker.testing import running_broker
 
 OPEN, CLOSED = 2.0, 0.0
 """Values of answerby_breaker_state."""
+
+FAULTS = {"hung": signal.SIGSTOP, "killed": signal.SIGKILL}
 
 POLL_S = 0.05
 BACK_S = 60.0
@@ -64,11 +66,19 @@ class Torment:
                 self.opened_s = time.monotonic() - self.began
             await asyncio.sleep(POLL_S)
 
+    def is_over(self) -> bool:
+        """Whether a main engine serves that was not struck: a stopped one counts as ready until it is missed."""
+        return self._unhurt() is not None
+
     def _strike(self) -> None:
+        pid = self._unhurt()
+        if pid is not None:
+            self.struck.add(pid)
+            signal_process(pid, self._number)
+
+    def _unhurt(self) -> int | None:
         main = self._worker.readiness().get("engines", [{}])[0]
-        if main.get("state") == "ready" and main["pid"] not in self.struck:
-            self.struck.add(main["pid"])
-            signal_process(main["pid"], self._number)
+        return main["pid"] if main.get("state") == "ready" and main["pid"] not in self.struck else None
 
 
 def breaker(worker: WorkerProcess) -> float:
@@ -103,7 +113,7 @@ async def suffer(
         report = summary(client.result)
     opened = await asyncio.to_thread(worker.metric_sum, "answerby_breaker_opened_total", model="main")
     async with LoadClient(bootstrap, prefix=prefix) as client:
-        ready_s = await until(lambda: worker.readiness()["engines"][0]["state"] == "ready", BACK_S)
+        ready_s = await until(torment.is_over, BACK_S)
         sending = asyncio.create_task(client.send_open_loop(lambda index: make(1_000_000 + index), rate=rate, seconds=after_s))
         closed_s = await until(lambda: breaker(worker) == CLOSED, 15.0)
         await sending
@@ -157,6 +167,7 @@ def main() -> None:
     """Hung, then killed; one JSON line each."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--engine", choices=("scripted", "openvino"), default="openvino")
+    parser.add_argument("--fault", choices=("both", *FAULTS), default="both")
     parser.add_argument("--rate", type=float, default=8)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--budget-ms", type=float, default=600)
@@ -165,7 +176,7 @@ def main() -> None:
     with running_broker() as bootstrap, tempfile.TemporaryDirectory() as folder:
         with WorkerProcess(Path(folder), two_models(bootstrap, models, asked.engine)) as worker:
             worker.start()
-            for number in (signal.SIGSTOP, signal.SIGKILL):
+            for number in FAULTS.values() if asked.fault == "both" else (FAULTS[asked.fault],):
                 report = asyncio.run(suffer(worker, bootstrap, number, rate=asked.rate, seconds=asked.seconds, budget_ms=asked.budget_ms))
                 sys.stdout.write(json.dumps({"engine": asked.engine, **report}) + "\n")
                 sys.stdout.flush()

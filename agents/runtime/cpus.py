@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from pathlib import Path
 
@@ -33,10 +34,14 @@ class Cores:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where one engine runs; `cpus` None means unpinned."""
+    """Where one engine runs; `cpus` None means unpinned.
+
+    `loads_on`: where a process that replaces another loads, at low priority, because others work on the engine's own cores; None: where it runs.
+    """
 
     threads: int
     cpus: tuple[int, ...] | None
+    loads_on: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +76,33 @@ def place(models: Sequence[Model], cores: Cores, worker: Sequence[int] | None = 
     pool = _engine_pool(heavy, cores, worker) if heavy and 1 < len(cores.ids) <= SMALL_MACHINE else None
     turn = cycle(pool) if pool else None
     engines = tuple(tuple(_place_one(model, cores, turn, len(pool or ())) for _ in range(model.processes)) for model in models)
-    if worker is not None:
-        return Placement(engines, tuple(sorted(set(worker))))
-    taken = {core for places in engines for one in places for core in one.cpus or ()}
-    rest = tuple(core for core in cores.ids if core not in taken)
-    return Placement(engines, rest if taken and rest else None)
+    if worker is None:
+        taken = {core for places in engines for one in places for core in one.cpus or ()}
+        rest = tuple(core for core in cores.ids if core not in taken)
+        for_worker = rest if taken and rest else None
+    else:
+        for_worker = tuple(sorted(set(worker)))
+    return Placement(_with_loading(models, engines, for_worker, cores), for_worker)
+
+
+def _with_loading(
+    models: Sequence[Model], engines: tuple[tuple[Place, ...], ...], worker: tuple[int, ...] | None, cores: Cores
+) -> tuple[tuple[Place, ...], ...]:
+    """Engines that share cores with another one load their replacements on the worker's core too, which is seldom busy.
+
+    Only with one thread: further ones of the native library are begun while it loads, and keep the priority that they were born with.
+    """
+    heavy = [one for model, places in zip(models, engines, strict=True) if model.engine != "scripted" for one in places]
+    busy = Counter(core for one in heavy for core in one.cpus or cores.ids)
+
+    def loading(one: Place) -> Place:
+        own = one.cpus or cores.ids
+        is_shared = any(busy[core] > 1 for core in own)
+        if one.threads > 1 or not is_shared or len(cores.ids) > SMALL_MACHINE:
+            return one
+        return replace(one, loads_on=tuple(sorted({*own, *(worker or ())})))
+
+    return tuple(tuple(loading(one) for one in places) for places in engines)
 
 
 def _require_allowed(key: str, wanted: Sequence[int] | None, cores: Cores) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import resource
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
-from agents.runtime.backend import Backend
+from agents.runtime.backend import Backend, Loaded
 from agents.runtime.calibration import calibrate
 from agents.runtime.cost_model import CostModel
 from agents.runtime.frames import decode_body, encode_frame
@@ -26,7 +29,26 @@ from schemas.inference import Ready, StartFailed
 SPEC_S = 10.0
 """How long the worker may take to send the spec: it does so at once, so a worker that does not is gone."""
 
+LOADING_NICE = 10
+"""Above the worker's, of the thread that loads beside others' work: a ninth of a core that they need all of, so that the load ends within start_ms
+in the worst case; a wake-up of theirs comes first at once. A niceness cannot be taken back without privilege, so it is never the serving thread's."""
+
 _PR_SET_PDEATHSIG = 1
+
+
+class Replacement(EngineSpec, frozen=True):
+    """The spec of a process that comes for another one while others serve.
+
+    Fields:
+        loads_on: cores to load on, at low priority, before it goes to its own; None loads on its own like the first process.
+    """
+
+    loads_on: tuple[int, ...] | None = None
+
+
+def replacement(spec: EngineSpec, loads_on: tuple[int, ...] | None) -> Replacement:
+    """`spec` for a process that comes for another one."""
+    return Replacement(**msgspec.structs.asdict(spec), loads_on=loads_on)
 
 
 def main(arguments: list[str]) -> int:
@@ -37,8 +59,7 @@ def main(arguments: list[str]) -> int:
     spec = receive_spec(sock)
     take_place(spec)
     try:
-        backend = make_backend(spec)
-        loaded = backend.load()
+        backend, loaded = load(spec)
         measured = calibrate(backend, spec, cpu=spec.cpu_name, rounds=spec.calibrate_rounds) if spec.calibrate else None
         cost = CostModel(measured or profile_of(spec))
         loop = StepLoop(sock, backend, cost, chunk=spec.model.prefill_chunk)
@@ -89,11 +110,11 @@ def take_socket(descriptor: int) -> socket.socket:
     return socket.socket(fileno=low)
 
 
-def receive_spec(sock: socket.socket) -> EngineSpec:
+def receive_spec(sock: socket.socket) -> Replacement:
     """The first frame; what follows it is the step loop's."""
     until = time.monotonic() + SPEC_S
     size = int.from_bytes(_read_exactly(sock, 4, until), "big")
-    spec: EngineSpec = decode_body(msgspec.msgpack.Decoder(EngineSpec), _read_exactly(sock, size, until))
+    spec: Replacement = decode_body(msgspec.msgpack.Decoder(Replacement), _read_exactly(sock, size, until))
     return spec
 
 
@@ -115,6 +136,41 @@ def take_place(spec: EngineSpec) -> None:
     for name in ("OMP_NUM_THREADS", "TBB_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[name] = str(spec.threads)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def load(spec: Replacement) -> tuple[Backend, Loaded]:
+    """The model, warm. What loads it beside others' work is a thread of its own with less right to the cores; the one that calls this is as it was.
+
+    Raises:
+        SetupError: the model cannot be loaded.
+    """
+    if spec.loads_on is None:
+        return _load(spec)
+    with ThreadPoolExecutor(1) as apart:
+        apart.submit(step_back, spec.loads_on).result()
+        loaded = apart.submit(_load, spec).result()
+    if spec.cpus is not None:
+        pin_all_threads(spec.cpus)
+    return loaded
+
+
+def _load(spec: EngineSpec) -> tuple[Backend, Loaded]:
+    backend = make_backend(spec)
+    return backend, backend.load()
+
+
+def step_back(cores: tuple[int, ...]) -> None:
+    """The calling thread, and those that it begins from now on: less urgent, and anywhere on `cores`."""
+    me = threading.get_native_id()
+    os.setpriority(os.PRIO_PROCESS, me, os.getpriority(os.PRIO_PROCESS, me) + LOADING_NICE)  # the kernel stops at 19
+    os.sched_setaffinity(me, cores)
+
+
+def pin_all_threads(cores: tuple[int, ...]) -> None:
+    """Those that the library began on other cores, too."""
+    for task in os.listdir("/proc/self/task"):
+        with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+            os.sched_setaffinity(int(task), cores)
 
 
 def make_backend(spec: EngineSpec) -> Backend:

@@ -14,6 +14,7 @@ import msgspec
 from agents.runtime.ask import Ask
 from agents.runtime.client import EngineClient
 from agents.runtime.dispatch import Dispatch, Promise, Wanted
+from agents.runtime.engine_process import replacement
 from agents.runtime.scheduler import Refused
 from agents.runtime.spec import EngineSpec
 from schemas.cost import CostProfile
@@ -28,8 +29,9 @@ BACKOFF_FIRST_S = 0.5
 BACKOFF_LONGEST_S = 10.0
 """A cause that has gone away (memory, a file put back) is found again within this and a load."""
 
-HEALTHY_S = 60.0
-"""So long alive, and the next death is a first one again."""
+SERVED_S = 3.0
+"""So long ready and not silent, and the next death is a first one again, so that an engine which served is replaced at once. One that hangs or dies
+as soon as it is asked is ready for less; in the worst case a core does nothing but load, for three seconds of service a load."""
 
 STOP_GRACE_S = 0.5
 """For the step that runs to end and the process to leave by itself; a hung one is then killed."""
@@ -102,9 +104,9 @@ class Backoff:
     def __init__(self) -> None:
         self._failures = 0
 
-    def next_delay(self, healthy_s: float) -> float:
-        """Seconds to wait, after a generation that was ready for `healthy_s` (0 when it never was)."""
-        if healthy_s >= HEALTHY_S:
+    def next_delay(self, ready_s: float, silent_s: float = 0.0) -> float:
+        """Seconds to wait, after a generation that was ready for `ready_s` (0 when it never was), of which it was silent for the last `silent_s`."""
+        if ready_s - silent_s >= SERVED_S:
             self._failures = 0
         self._failures += 1
         if self._failures == 1:
@@ -115,9 +117,10 @@ class Backoff:
 class Engine:
     """Every replica of one model. `start`, `ask`, `status`, `stop`; the worker never waits for an engine elsewhere."""
 
-    def __init__(self, specs: Sequence[EngineSpec], hooks: EngineHooks | None = None) -> None:
+    def __init__(self, specs: Sequence[EngineSpec], hooks: EngineHooks | None = None, loads_on: Sequence[tuple[int, ...] | None] = ()) -> None:
+        """`loads_on`: for each replica, as `cpus.Place` has it; all None when left out."""
         self._ids = itertools.count(1)
-        self._replicas = [_Replica(spec, hooks or NoHooks()) for spec in specs]
+        self._replicas = [_Replica(spec, hooks or NoHooks(), cores) for spec, cores in zip(specs, loads_on or [None] * len(specs), strict=True)]
         self.model = specs[0].model
         self.cpus = frozenset(core for spec in specs for core in spec.cpus or ())
         """Cores that some replica is pinned to."""
@@ -219,8 +222,9 @@ class Engine:
 class _Replica:
     """Keeps one engine process alive."""
 
-    def __init__(self, spec: EngineSpec, hooks: EngineHooks) -> None:
+    def __init__(self, spec: EngineSpec, hooks: EngineHooks, loads_on: tuple[int, ...] | None) -> None:
         self._spec = spec
+        self._loads_on = loads_on
         self._hooks = hooks
         self._client: EngineClient | None = None
         self._task: asyncio.Task[None] | None = None
@@ -296,7 +300,7 @@ class _Replica:
         while True:
             since = loop.time()
             why = await client.over()
-            healthy_s = loop.time() - since if self._state == "ready" else 0.0
+            ready_s, silent_s = loop.time() - since if self._state == "ready" else 0.0, client.silent_s()
             if self._stopping.is_set():
                 return
             self._restarts += 1
@@ -305,9 +309,9 @@ class _Replica:
             self._hooks.on_restart(self.status(), why)
             self.dispatch.gone()
             await client.stop(0)
-            if await self._stops_within(self._backoff.next_delay(healthy_s)):
+            if await self._stops_within(self._backoff.next_delay(ready_s, silent_s)):
                 return
-            client = self._client = EngineClient(self._spec, self._on_step, self.dispatch.worst_step_s)
+            client = self._client = EngineClient(replacement(self._spec, self._loads_on), self._on_step, self.dispatch.worst_step_s)
             said = await client.start()
             if not isinstance(said, str):
                 self._take_profile(said)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from bench.fallback import SCRIPTED, suffer
@@ -15,6 +17,9 @@ from bench.harness import signal_process
 from tests.live_support import LATE_MS, WAIT_S, assert_in_time, fresh, wired
 
 pytestmark = pytest.mark.live
+
+LOAD_S = 100.0
+"""A load beside another engine's work, on a machine that does other things too; alone it takes eight."""
 
 MODELS: list[dict[str, Any]] = [{"name": name, **keys} for name, keys in SCRIPTED.items()]
 
@@ -99,7 +104,10 @@ def test_a_refused_event_is_the_fallbacks_and_the_worker_is_ready_with_either_en
 
 @pytest.mark.timeout(300)
 def test_the_real_model_twice_the_second_one_shorter(broker: str, tmp_path: Path) -> None:
-    """Two engines with the default model: the main one answers, and when it is gone the other one does, at its own length, under the same budget."""
+    """Two engines with the default model: the main one answers, and when it is gone the other one does, at its own length, under the same budget.
+
+    The one that comes for it has loaded modestly beside the other, and then serves as the first did.
+    """
     small = {"engine": "openvino", "kv_cache_mb": 64}
     models = [{"name": "main", **small}, {"name": "fallback", "max_tokens": 8, **small}]
     with wired(tmp_path, broker, fresh("real"), models=models) as (worker, wire):
@@ -110,3 +118,8 @@ def test_the_real_model_twice_the_second_one_shorter(broker: str, tmp_path: Path
         assert (body["outcome"], body["reason"]) == ("fallback_model", "engine_unavailable")
         assert 0 < body["usage"]["completion_tokens"] <= 8
         assert body["rungs"][0]["why"] == "no engine is ready"
+        wire.await_that(lambda: all(engine["state"] == "ready" for engine in worker.readiness()["engines"]), "the main engine is back", LOAD_S)
+        main, other = (psutil.Process(engine["pid"]) for engine in worker.readiness()["engines"])
+        assert main.nice() == other.nice() == psutil.Process(worker.pid).nice()
+        assert {frozenset(os.sched_getaffinity(thread.id)) for thread in main.threads()} == {frozenset(os.sched_getaffinity(main.pid))}
+        wire.await_that(lambda: wire.ask(message("What is the capital of France?", ms=30_000, tokens=4))["outcome"] == "model", "the main model answers again")

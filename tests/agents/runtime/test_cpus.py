@@ -49,6 +49,18 @@ def test_a_fallback_has_a_core_of_its_own_where_there_are_three() -> None:
     assert placement.worker == (0,)
 
 
+def test_a_replacement_loads_on_the_workers_core_where_engines_share_theirs() -> None:
+    """Its load takes seconds of a core that the other model needs whole; an engine with a core of its own, or more threads than one, loads at home."""
+    two = [Model(), Model(name="fallback")]
+    assert [places[0].loads_on for places in place(two, Cores((0, 1))).engines] == [(0, 1), (0, 1)]
+    assert place(two, Cores((3,))).engines[0][0] == Place(1, None, (3,))
+    assert place([Model(replicas=2)], Cores((0, 1)), worker=(0,)).engines[0][1] == Place(1, (1,), (0, 1))
+    assert place([Model(cpus=(1, 2), threads=2), Model(name="b", cpus=(1,))], Cores((0, 1, 2))).engines == ((Place(2, (1, 2)),), (Place(1, (1,), (0, 1)),))
+    for alone in (place([Model()], Cores((0, 1))), place(two, Cores((0, 1, 2))), place(two, Cores(tuple(range(64))))):
+        assert all(one.loads_on is None for places in alone.engines for one in places)
+    assert place([Model(), Model(name="script", engine="scripted")], Cores((0, 1))).engines[0][0].loads_on is None
+
+
 def test_threads_take_as_many_cores() -> None:
     """Two threads are two cores, and not more than there are."""
     placement = place([Model(threads=2)], Cores((0, 1, 2, 3)))

@@ -186,7 +186,7 @@ def test_twenty_kills_leave_nothing_and_grow_nothing() -> None:
     async def scenario() -> None:
         hooks = Recorder()
         async with running(scripted_spec(token_ms=2), hooks=hooks) as engine:
-            engine._replicas[0]._backoff.next_delay = lambda healthy_s: 0.0  # type: ignore[method-assign]  # twenty backoffs are minutes
+            engine._replicas[0]._backoff.next_delay = lambda ready_s, silent_s=0.0: 0.0  # type: ignore[method-assign]  # twenty backoffs are minutes
             descriptors, threads = len(open_descriptors()), threading.active_count()
             for _ in range(20):
                 ask = engine.ask(prompt("go", 10_000))

@@ -7,16 +7,21 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import msgspec
 import psutil
 import pytest
 
 from agents.runtime.ask import Ask, EngineFailed, Finished
+from agents.runtime.cpus import available_cores
 from agents.runtime.dispatch import Wanted
+from agents.runtime.engine_process import LOADING_NICE, step_back
 from agents.runtime.spec import EngineSpec, ResolvedModel
-from agents.runtime.supervisor import BACKOFF_LONGEST_S, HEALTHY_S, Backoff, Engine
+from agents.runtime.supervisor import BACKOFF_LONGEST_S, SERVED_S, Backoff, Engine
 from schemas.errors import SetupError
 from schemas.settings import Model
 from tests.agents.runtime.engines import pid_of, prompt, running, scripted_spec, send_signal, until
@@ -173,8 +178,57 @@ def test_prints_of_the_child_are_log_lines(caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_backoff_is_none_then_doubles_to_its_bound_and_heals() -> None:
-    """At once, then half a second doubling up to the longest; a healthy minute starts over."""
+    """At once, then half a second doubling up to the longest; an engine that has served starts over."""
     backoff = Backoff()
     assert [backoff.next_delay(0.0) for _ in range(8)] == [0.0, 0.5, 1.0, 2.0, 4.0, 8.0, BACKOFF_LONGEST_S, BACKOFF_LONGEST_S]
-    assert backoff.next_delay(HEALTHY_S) == 0.0
+    assert backoff.next_delay(SERVED_S) == 0.0
     assert backoff.next_delay(1.0) == 0.5
+
+
+def test_an_engine_that_is_killed_again_and_again_while_it_serves_is_replaced_at_once() -> None:
+    """Every one of the generations that served; one that died while it loaded is the only one to be waited for."""
+    backoff = Backoff()
+    assert [backoff.next_delay(ready_s) for ready_s in (SERVED_S, 6.5, 40.0, 0.0, 7.0)] == [0.0, 0.0, 0.0, 0.5, 0.0]
+
+
+def test_an_engine_that_hangs_as_soon_as_it_is_ready_has_not_served() -> None:
+    """However long it takes to notice: its silence is no service."""
+    backoff = Backoff()
+    assert [backoff.next_delay(ready_s, silent_s=ready_s - 0.1) for ready_s in (1.8, 10.0, 60.0)] == [0.0, 0.5, 1.0]
+
+
+@pytest.mark.parametrize("cores", [None, available_cores().ids])
+def test_a_replacement_serves_where_and_as_urgently_as_the_first_process(cores: tuple[int, ...] | None) -> None:
+    """It loads elsewhere and modestly, and then every thread is on the engine's own core and the one that serves is no less urgent than the worker."""
+
+    async def scenario() -> None:
+        own = available_cores().ids[-1:]
+        engine = Engine([msgspec.structs.replace(scripted_spec(**SLOW), cpus=own)], loads_on=[cores])
+        await engine.start()
+        try:
+            before = send_signal(engine, signal.SIGKILL)
+            await until(lambda: engine.ready and pid_of(engine) != before)
+            assert isinstance(await engine.ask(prompt("go", 2)).done(), Finished)
+            pid = pid_of(engine)
+            assert os.getpriority(os.PRIO_PROCESS, pid) == os.getpriority(os.PRIO_PROCESS, 0)
+            assert {tuple(os.sched_getaffinity(int(task))) for task in os.listdir(f"/proc/{pid}/task")} == {own}
+        finally:
+            await engine.stop()
+
+    run(scenario())
+
+
+def test_what_loads_beside_others_steps_back_and_who_waits_for_it_does_not() -> None:
+    """The loading thread and what it begins are less urgent and go anywhere they may; the thread that called keeps its right to the core."""
+    ids = available_cores().ids
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+
+    def look() -> tuple[int, set[int]]:
+        with ThreadPoolExecutor(1) as inner:
+            return inner.submit(lambda: (os.getpriority(os.PRIO_PROCESS, threading.get_native_id()), os.sched_getaffinity(0))).result()
+
+    with ThreadPoolExecutor(1) as apart:
+        apart.submit(step_back, ids[-1:]).result()
+        assert apart.submit(look).result() == (min(19, before + LOADING_NICE), set(ids[-1:]))
+    assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == before
+    assert os.sched_getaffinity(0) == set(ids)
