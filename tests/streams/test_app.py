@@ -13,9 +13,12 @@ from tests.support import run
 
 def test_a_partition_that_has_just_gone_is_not_read_again() -> None:
     """A rebalance between the sight of a hole and the seek is no reason to end the worker."""
+    tried: list[tuple[str, int, int]] = []
 
-    async def seek(*_: Any) -> None:
+    async def seek(place: Any, offset: int) -> None:
+        tried.append((place.topic, place.partition, offset))
         raise IllegalStateError
 
     app: Any = SimpleNamespace(consumer=SimpleNamespace(seek=seek), source_topic="interactions")
     run(WorkerApp.seek_back(app, 0, 5))
+    assert tried == [("interactions", 0, 5)]

@@ -52,9 +52,11 @@ def test_values_end_with_their_time(open_store: OpenStore) -> None:
     async def going() -> None:
         store = open_store()
         await store.put(KEY, b"yes", 0.05, replace=False)
+        await store.put(OTHER, b"still", 60, replace=False)
         async with asyncio.timeout(10):
             while await store.get_many([KEY]) != [None]:  # noqa: ASYNC110  # a server tells nobody of an end
                 await asyncio.sleep(0.01)
+        assert await store.get_many([KEY, OTHER]) == [None, b"still"]
         await store.close()
 
     run(going())
@@ -74,12 +76,13 @@ def test_no_more_than_a_bound_is_read_of_a_large_value(open_store: OpenStore) ->
     run(going())
 
 
-async def refuses(call: Awaitable[object], within_s: float = 10.0) -> None:
-    """It raises what the caller expects, in bounded time."""
+async def refuses(call: Awaitable[object], within_s: float = 10.0) -> str:
+    """It raises what the caller expects, in bounded time; what it says."""
     began = time.monotonic()
-    with pytest.raises(SharedStoreError, match=r"cache\.shared"):
+    with pytest.raises(SharedStoreError, match=r"cache\.shared") as refused:
         await call
     assert time.monotonic() - began < within_s
+    return str(refused.value)
 
 
 def test_clearing_takes_ours_alone(valkey: Server) -> None:
@@ -136,10 +139,10 @@ def test_a_server_without_rights_for_us_is_an_error(valkey: Server) -> None:
 
     async def going() -> None:
         store = RedisStore(valkey.url.replace("redis://", "redis://blind:pw@"))
-        await refuses(store.get_many([KEY]))
+        assert "no permissions" in await refuses(store.get_many([KEY]))
         await store.close()
         wrong = RedisStore(valkey.url.replace("redis://", "redis://blind:other@"))
-        await refuses(wrong.get_many([KEY]))
+        assert "AuthenticationError" in await refuses(wrong.get_many([KEY]))
         await wrong.close()
 
     run(going())
@@ -189,7 +192,7 @@ def test_whatever_listens_at_the_address_is_an_error_at_worst(says: bytes) -> No
         server = await asyncio.start_server(talk, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         store = RedisStore(f"redis://127.0.0.1:{port}")
-        await refuses(store.get_many([KEY]))
+        assert "\n" not in await refuses(store.get_many([KEY]))
         await store.close()
         server.close()
         await asyncio.sleep(0.05)
