@@ -311,7 +311,9 @@ class _Replica:
             await client.stop(0)
             if await self._stops_within(self._backoff.next_delay(ready_s, silent_s)):
                 return
-            client = self._client = EngineClient(replacement(self._spec, self._loads_on), self._on_step, self.dispatch.worst_step_s)
+            # One that did not get ready beside others' work within start_ms never would: the next one takes its full share.
+            loads_on = self._loads_on if ready_s > 0 else None
+            client = self._client = EngineClient(replacement(self._spec, loads_on), self._on_step, self.dispatch.worst_step_s)
             said = await client.start()
             if not isinstance(said, str):
                 self._take_profile(said)

@@ -19,7 +19,7 @@ import pytest
 from agents.runtime.ask import Ask, EngineFailed, Finished
 from agents.runtime.cpus import available_cores
 from agents.runtime.dispatch import Wanted
-from agents.runtime.engine_process import LOADING_NICE, step_back
+from agents.runtime.engine_process import LOADING_NICE, Replacement, step_back
 from agents.runtime.spec import EngineSpec, ResolvedModel
 from agents.runtime.supervisor import BACKOFF_LONGEST_S, SERVED_S, Backoff, Engine
 from schemas.errors import SetupError
@@ -212,6 +212,33 @@ def test_a_replacement_serves_where_and_as_urgently_as_the_first_process(cores: 
             pid = pid_of(engine)
             assert os.getpriority(os.PRIO_PROCESS, pid) == os.getpriority(os.PRIO_PROCESS, 0)
             assert {tuple(os.sched_getaffinity(int(task))) for task in os.listdir(f"/proc/{pid}/task")} == {own}
+        finally:
+            await engine.stop()
+
+    run(scenario())
+
+
+def test_a_replacement_that_did_not_come_is_followed_by_one_that_takes_its_full_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Modest loading may be too modest on a full machine; after one that served it is modest again."""
+
+    async def scenario() -> None:
+        engine = Engine([scripted_spec(**SLOW)], loads_on=[available_cores().ids])
+        await engine.start()
+        try:
+            asked: list[tuple[int, ...] | None] = []
+            for spawns in (False, True):
+                with monkeypatch.context() as patch:
+                    if not spawns:
+                        patch.setattr(sys, "executable", "/nowhere/python")
+                    before = engine.restarts
+                    send_signal(engine, signal.SIGKILL)
+                    await until(lambda least=before + (1 if spawns else 2): engine.restarts >= least)  # type: ignore[misc]
+                await until(lambda: engine.ready)
+                client = engine._replicas[0]._client
+                assert client is not None
+                assert isinstance(client._spec, Replacement)
+                asked.append(client._spec.loads_on)
+            assert asked == [None, available_cores().ids]
         finally:
             await engine.stop()
 
