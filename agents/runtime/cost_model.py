@@ -21,6 +21,10 @@ makes of it is the scheduler's."""
 WINDOW = 256
 """Steps that the quantile is taken over: about five busy seconds, so a neighbour that takes the core is noticed while it does."""
 
+REMEMBERED_S = 30.0
+"""Beyond it a step counts only while there are fewer than `ENOUGH` newer ones. Where few requests are admitted the window would last minutes, and one
+spell of unsteady steps would refuse everybody for as long."""
+
 ENOUGH = 32
 """Fewer steps say nothing about a tail; until then the profile's own spread is used."""
 
@@ -44,7 +48,8 @@ class CostModel:
     """A profile with what serving has taught since."""
 
     def __init__(self, profile: CostProfile) -> None:
-        self._ratios: deque[float] = deque()
+        self._ratios: deque[tuple[float, float]] = deque()
+        """When each of the last steps ended, and its measured over foreseen time."""
         self._sorted: list[float] = []
         self.adopt(profile)
 
@@ -78,16 +83,16 @@ class CostModel:
             return min(MAX_SPREAD, max(1.0, first.p99 / first.median))
         return min(MAX_SPREAD, max(1.0, self._sorted[min(len(self._sorted) - 1, int(len(self._sorted) * QUANTILE))]))
 
-    def learn(self, batch: int, prefill_tokens: int, seconds: float) -> float | None:
-        """A step took `seconds`; returns how far, relatively, that was from what was foreseen. None for a step that did nothing."""
+    def learn(self, batch: int, prefill_tokens: int, seconds: float, now: float) -> float | None:
+        """A step that ended at `now` (monotonic) took `seconds`; returns its relative error against what was foreseen, None for a step that did nothing."""
         if batch + prefill_tokens <= 0 or seconds <= 0:
             return None
         predicted = self.step_s(batch, prefill_tokens)
         ratio = seconds / predicted
-        self._ratios.append(ratio)
+        self._ratios.append((now, ratio))
         bisect.insort(self._sorted, ratio)
-        if len(self._ratios) > WINDOW:
-            del self._sorted[bisect.bisect_left(self._sorted, self._ratios.popleft())]
+        while len(self._ratios) > WINDOW or (len(self._ratios) > ENOUGH and now - self._ratios[0][0] > REMEMBERED_S):
+            del self._sorted[bisect.bisect_left(self._sorted, self._ratios.popleft()[1])]
         step = min(max(ratio, 0.5), 2.0)
         self._drift = min(MAX_DRIFT, max(MIN_DRIFT, self._drift * (1 + DRIFT_SHARE * (step - 1))))
         self.spread = self._tail()

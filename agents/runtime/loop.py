@@ -168,7 +168,7 @@ class StepLoop:
             raise
         if result is not None:
             result = self._timed(result)
-            self._cost.learn(result.batch, result.prefill_tokens, result.seconds)
+            self._cost.learn(result.batch, result.prefill_tokens, result.seconds, time.monotonic())
             self._settle(result)
         return result
 

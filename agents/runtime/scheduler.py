@@ -185,7 +185,7 @@ class Scheduler:
 
     def stepped(self, batch: int, prefill_tokens: int, seconds: float, now: float) -> float | None:
         """The engine ended a step: learn from it, and foresee when the next one, which nobody can join, ends; returns the relative error."""
-        error = self.cost.learn(batch, prefill_tokens, seconds)
+        error = self.cost.learn(batch, prefill_tokens, seconds, now)
         self._refused.clear()
         self._stepped_at = now
         self._foreseen = {}

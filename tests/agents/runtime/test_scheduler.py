@@ -50,7 +50,7 @@ def test_pessimism_is_checked_on_an_idle_engine() -> None:
     """Figures that refuse everybody are tried out once a second, so that a slow moment is not believed for good."""
     slow = CostModel(PROFILE)
     for _ in range(200):
-        slow.learn(1, 0, 0.1)
+        slow.learn(1, 0, 0.1, 0.0)
     plan = Scheduler(slow, max_batch=8, waiting=0, prefill_chunk=32)
     plan.stepped(1, 0, 0.1, 0.0)
     assert isinstance(plan.offer(work(1, due=0.8), 0.5), Refused)
@@ -212,10 +212,10 @@ def test_cost_model_follows_a_machine_that_slows_down() -> None:
     """After a neighbour took half the core, predictions follow within a few dozen steps, and the bound covers the spread."""
     cost = CostModel(PROFILE)
     for _ in range(100):
-        cost.learn(4, 0, 0.028)
+        cost.learn(4, 0, 0.028, 0.0)
     assert abs(cost.step_s(4) - 0.028) < 0.0015
     for index in range(200):
-        cost.learn(4, 0, 0.028 if index % 6 else 0.042)
+        cost.learn(4, 0, 0.028 if index % 6 else 0.042, 0.0)
     assert cost.bound_s(4) >= 0.040
 
 
