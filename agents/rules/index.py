@@ -33,9 +33,6 @@ _PATTERN_COST = 2.0
 
 _NO_ANCHOR = 10**9
 
-_NO_PIECE = "\0"
-"""In the place of a piece that a rule does not have: looked for at once, and found only by who sends it, to whom it changes nothing."""
-
 _SHORTEST_PIECE = 2
 """Bytes of a pattern's piece to file it under: a single Latin letter is in every text, and many times."""
 
@@ -115,7 +112,8 @@ class _Index:
         self._rules = [self._file(rank, rule, counts, by_keyword) for rank, rule in enumerate(in_turns(rules))]
         """With the conditions that are left when a rule comes up."""
         least_likely = [_least_likely(needed) for needed in self._needed]
-        self._one, self._other = [_copied(one) for one, _ in least_likely], [_copied(other) for _, other in least_likely]
+        self._one = [_copied(one) for one, _ in least_likely]
+        self._other = [other and _copied(other) for _, other in least_likely]
         """Of each rule two of them, one of which must be there: asked without a call, they let most rules go."""
         self._finder = KeywordFinder(list(by_keyword), in_pieces=in_pieces)
         self._by_keyword = [tuple(ranks) for ranks in by_keyword.values()]
@@ -158,7 +156,9 @@ class _Index:
         pieces = f"{view.folded}\n{view.apart}" if view.apart is not None else view.folded or ""
         one, other = self._one, self._other
         for rank in sorted(self._candidates(view)):
-            if (one[rank] not in pieces and other[rank] not in pieces) or _lacks(self._needed[rank], pieces):
+            if one[rank] not in pieces and ((second := other[rank]) is None or second not in pieces):
+                continue
+            if _lacks(self._needed[rank], pieces):
                 continue
             rule = self._rules[rank]
             if rule.failing(view) is not None:
@@ -201,15 +201,15 @@ def _needed(rule: CompiledRule, known: Either | None) -> tuple[Either, ...]:
     return tuple(sorted((*((keyword.text,) for keyword in rule.all), *either, *pieces), key=cost_of))
 
 
-def _least_likely(needed: tuple[Either, ...]) -> tuple[str, str]:
+def _least_likely(needed: tuple[Either, ...]) -> tuple[str, str | None]:
     """The least likely choice of at most two pieces; where there is none, a piece that is in every text."""
     for either in needed:
         match either:
             case (one,):
-                return one, _NO_PIECE
+                return one, None
             case (one, other):
                 return one, other
-    return "", _NO_PIECE
+    return "", None
 
 
 def _copied(piece: str) -> str:
