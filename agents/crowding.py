@@ -37,6 +37,11 @@ class Crowding:
         self._told = self._clock()
 
     @property
+    def lags(self) -> bool:
+        """Whether the newest record had to wait: what takes long now is the loop's doing, and says nothing of the broker."""
+        return self._waited_s > self._limit_s * CALM_SHARE and self._clock() - self._told <= FORGOTTEN_S
+
+    @property
     def behind_s(self) -> float:
         """How long the newest record waited while there is a crowd, in seconds; 0 while there is none."""
         if self._in_a_row < RECORDS_BEHIND or self._clock() - self._told > FORGOTTEN_S:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, assert_never
 import structlog
 
 from agents.answers import Fixed, fix_response
+from agents.crowding import Crowding
 from agents.deadlines import Reserve, alone
 from agents.decide import Decider, Decision, Repeat, Reply
 from agents.store import SessionStore, kept_record
@@ -43,7 +44,7 @@ class Settler:
 
     lines: SessionLines
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # wired in one place, and it needs them all
         self,
         *,
         publisher: Publisher,
@@ -52,6 +53,7 @@ class Settler:
         decider: Decider,
         metrics: Metrics,
         reserve: Reserve,
+        crowding: Crowding,
         clock: Clock,
         limits: Limits,
     ) -> None:
@@ -64,6 +66,7 @@ class Settler:
         self._outcomes: dict[tuple[str, str | None], tuple[Any, Any]] = {}
         """Counter and histogram by outcome and reason, both of closed sets."""
         self._reserve = reserve
+        self._crowding = crowding
         self._clock = clock
         self._limits = limits
         self._expired: asyncio.Queue[Inflight] = asyncio.Queue()
@@ -280,7 +283,7 @@ class Settler:
         metrics, response = self._metrics, fixed.response
         now = time.monotonic()
         publish = now - fixed.at
-        if not inflight.is_past:  # a batch of expired ones waits for all its writes: that says nothing about one publish
+        if not inflight.is_past and not self._crowding.lags:  # a batch, or a burst, waits for all its writes: that says nothing about one publish
             self._reserve.note(alone(publish, max(inflight.beside, self._publishing - 1)))
         metrics.reserve.set(self._reserve.seconds())
         self._count(response.outcome, response.reason)

@@ -93,7 +93,15 @@ class Worker:
         self._crowding = Crowding(settings.limits.behind_ms / 1000)
         decider = Decider(settings, store, scenarios, FeedbackDesk(self._rungs.evictors, self._reviews.offer), clock, self._crowding)
         self._settler = Settler(
-            publisher=self._publisher, tables=tables, store=store, decider=decider, metrics=metrics, reserve=reserve, clock=clock, limits=settings.limits
+            publisher=self._publisher,
+            tables=tables,
+            store=store,
+            decider=decider,
+            metrics=metrics,
+            reserve=reserve,
+            crowding=self._crowding,
+            clock=clock,
+            limits=settings.limits,
         )
         self._responder = Responder(
             settings,

@@ -147,6 +147,7 @@ class Intake:
             decider=self.decider,
             metrics=self.metrics,
             reserve=self.reserve,
+            crowding=self.crowding,
             clock=clock,
             limits=self.settings.limits,
         )
