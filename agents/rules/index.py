@@ -153,7 +153,7 @@ class _Index:
         return View(text, *fold_case_apart(wide), wide.encode("utf-8", "replace"), scenario, widen_locale(locale), state, locale)
 
     def first(self, view: View, work: int) -> Matched | TooMuchWork | None:
-        pieces = f"{view.folded}\n{view.apart}" if view.apart is not None else view.folded or ""
+        pieces = f" {view.folded} \n {view.apart} " if view.apart is not None else f" {view.folded or ''} "
         one, other = self._one, self._other
         for rank in sorted(self._candidates(view)):
             if one[rank] not in pieces and ((second := other[rank]) is None or second not in pieces):
@@ -185,10 +185,10 @@ class _Index:
                     ranks.update(by_value.get(scalar, ()))
         if view.folded is None or view.raw is None:
             return ranks
-        for number in self._finder.find(view.folded):
+        for number in self._finder.find(f" {view.folded} "):
             ranks.update(self._by_keyword[number])
         if view.apart is not None:
-            ranks.update(rank for number in self._finder.find(view.apart) for rank in self._by_keyword[number] if rank in self._filed_by_piece)
+            ranks.update(rank for number in self._finder.find(f" {view.apart} ") for rank in self._by_keyword[number] if rank in self._filed_by_piece)
         if self._patterned:
             ranks.update(self._patterned[place] for place in self._filter.possible(view.raw))
         return ranks

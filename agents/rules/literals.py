@@ -21,14 +21,18 @@ _SIGN = re.compile(r"[^\\\[(]", re.DOTALL)
 _GROUP = re.compile(r"\((?:\?(?:P?<\w+>|[imsU-]*:))?(?!\?)")
 _FLAGS = re.compile(r"\(\?[imsU-]+\)")
 _TIMES = re.compile(r"(?:[*?]|(?P<some>\+)|\{(?P<least>\d*)(?:,\d*)?\})\??")
-_LETTER = re.compile("[ A-Za-z0-9\u3041-\u3096\u30a1-\u30fa\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]")
-"""What every folding keeps, each as itself or as its small form, whatever stands beside it; blanks become one, and none at the ends of the text. RE2 holds
-a few other letters for equal to some of these (the Kelvin sign for k): none of those is left in a text that `fold_width` has been through."""
+_LETTER = re.compile("[A-Za-z0-9\u3041-\u3096\u30a1-\u30fa\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]")
+"""What every folding keeps, each as itself or as its small form, whatever stands beside it. RE2 holds a few other letters for equal to some of these (the
+Kelvin sign for k): none of those is left in a text that `fold_width` has been through."""
+_BLANK = re.compile(r"\\s| ")
+"""Folding makes one blank of all that are in a row, so that some more change nothing."""
+_BLANKS = re.compile(" +")
 
 
 def needed_pieces(source: str) -> tuple[Either, ...] | None:
-    """What must be in a text, in small letters, for `source`, a right RE2 pattern, to match: of each choice one piece.
+    """What must be in a text for `source`, a right RE2 pattern, to match: of each choice one piece.
 
+    The text is one that `normalize.fold_case_apart` has been through, with a blank put before and behind it.
     Empty when nothing must be, None where the pattern has something that is not understood here. More may be needed than is named, never less.
     """
     try:
@@ -83,7 +87,7 @@ class _Reader:
             once, optional = self._times()
             if not optional:
                 piece += letter
-            if not (letter and once):
+            if optional or not (letter == " " or (letter and once)):
                 needed += _as_needed(piece)
                 piece = ""
             if not optional:
@@ -96,6 +100,9 @@ class _Reader:
         if _LETTER.match(source, at):
             self._at += 1
             return source[at].lower(), []
+        if blank := _BLANK.match(source, at):
+            self._at = blank.end()
+            return " ", []
         if group := _GROUP.match(source, at):
             self._at = group.end()
             inner = self.choice(depth + 1)
@@ -120,5 +127,4 @@ class _Reader:
 
 
 def _as_needed(piece: str) -> list[Either]:
-    bare = " ".join(piece.split())
-    return [(bare,)] if bare else []
+    return [(_BLANKS.sub(" ", piece),)] if piece.strip() else []

@@ -34,6 +34,8 @@ TEXTS = st.lists(LETTERS | st.sampled_from(["A", "H\u0331", "J\u030c", "S", "K",
 @example("h.", "H\u0331")
 @example("k", "\u212a")
 @example(" a b ", "\u3000 a\u00a0\u00a0b ")
+@example(r"a\s+", "a\t")
+@example(r"\sa", "\na")
 def test_matching_text_has_what_is_needed(source: str, text: str) -> None:
     """Whatever RE2 finds a match in has one piece of each choice, in the form that is searched for them."""
     pattern = compile_pattern(source)
@@ -41,16 +43,17 @@ def test_matching_text_has_what_is_needed(source: str, text: str) -> None:
     if not isinstance(pattern, Pattern) or pattern.search(wide.encode("utf-8", "replace")) is None:
         return
     folded, apart = fold_case_apart(wide)
-    searched = folded if apart is None else apart
+    searched = f" {folded if apart is None else apart} "
     assert all(any(piece in searched for piece in either) for either in pattern.needed or ())
 
 
 @pytest.mark.parametrize(
     ("source", "pieces"),
     [
-        (r"\brefund\s+(?P<id>[A-Z]{2}\d{4,8})", (("refund",),)),
-        (r"(?:Order|订单)\s*my\s+\w+", (("order", "订单"), ("my",))),
-        (r"how (?:do|can) i reset\b.*password", (("how",), ("do", "can"), ("i reset",), ("password",))),
+        (r"\brefund\s+(?P<id>[A-Z]{2}\d{4,8})", (("refund ",),)),
+        (r"(?:Order|订单)\s*my\s+\w+", (("order", "订单"), ("my ",))),
+        (r"how (?:do|can) i reset\b.*password", (("how ",), ("do", "can"), (" i reset",), ("password",))),
+        (r"\s*a\s+ b\s*c {2}\s?", (("a b",), ("c ",))),
         ("ab*c", (("a",), ("c",))),
         ("ab+c", (("ab",), ("c",))),
         ("(ab)?cd|e", (("cd", "e"),)),
