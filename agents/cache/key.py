@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import re
+import unicodedata
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,7 +20,7 @@ from schemas.session import SessionState
 from schemas.settings import Session, Settings
 from schemas.settings_ladder import Scenario
 
-KEY_VERSION = 1
+KEY_VERSION = 2
 """Of the parts below and of what is stored under them: a release that changes either counts it up and finds an empty cache, never a wrong one."""
 
 MAX_QUESTION_CHARS = 1000
@@ -34,7 +36,12 @@ MAX_HIDDEN = 1000
 ModelOf = Callable[[str], ModelRef | None]
 """Name and version of what a `[[models]]` entry now runs; None when it runs nothing."""
 
+_THOUSANDS = re.compile(r"(?<=\d)[,' ](?=\d{3}(?!\d))")
+
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
+_IN_LIST = "\0"
+"""A step that no name in the settings can take."""
+
 _MISSING = msgspec.msgpack.Ext(1, b"")
 """A key that the state lacks: null is a value of its own."""
 
@@ -104,14 +111,19 @@ def repeats_hidden(question: Question, text: str) -> bool:
     """Whether an answer says something of the state that the key does not hold, and that the asking person did not say: it is theirs alone."""
     if not _is_partly_known(question.scenario):
         return False
-    said, asked = text.casefold(), (question.event.text or "").casefold()
+    said, asked = _plain(text), _plain(question.event.text or "")
     for count, value in enumerate(_leaves(question.state.state, (), question.scenario.context)):
         if count >= MAX_HIDDEN:
             return True
-        shown = str(value).casefold().strip()
+        shown = _plain(str(value)).strip()
         if _is_telling(value, shown) and shown in said and shown not in asked:
             return True
     return False
+
+
+def _plain(text: str) -> str:
+    """Width and case aside, and numbers without marks between their thousands: an answer says 48,213 of what the state has as 48213."""
+    return _THOUSANDS.sub("", unicodedata.normalize("NFKC", text).casefold())
 
 
 def _shape_of(settings: Settings, scenario: Scenario) -> _Shape:
@@ -186,15 +198,25 @@ def _only_asks(past: tuple[tuple[str, str], ...], asked: str) -> bool:
 
 
 def _lookup(state: Any, name: str) -> Any:
-    for step in name.split("."):
-        if not isinstance(state, dict) or step not in state:
-            return _MISSING
-        state = state[step]
-    return state
+    """What stands under a name. Keys may hold dots themselves: `a.b` is the key `b` of `a`, the key `a.b`, or both."""
+    found = list(_values_at(state, name))
+    if len(found) == 1:
+        return found[0]
+    return msgspec.msgpack.Ext(2, _encoder.encode(found)) if found else _MISSING
+
+
+def _values_at(state: Any, name: str) -> Iterator[Any]:
+    if not isinstance(state, dict):
+        return
+    if name in state:
+        yield state[name]
+    steps = name.split(".")
+    for count in range(1, len(steps)):
+        yield from _values_at(state.get(".".join(steps[:count])), ".".join(steps[count:]))
 
 
 def _leaves(value: Any, path: tuple[str, ...], known: tuple[str, ...]) -> Iterator[Any]:
-    """The values below, without those that `known` names."""
+    """The values below, without those that `known` names; a name leads into no list."""
     if path and ".".join(path) in known:
         return
     if isinstance(value, dict):
@@ -202,7 +224,7 @@ def _leaves(value: Any, path: tuple[str, ...], known: tuple[str, ...]) -> Iterat
             yield from _leaves(below, (*path, str(key)), known)
     elif isinstance(value, list | tuple):
         for below in value:
-            yield from _leaves(below, path, known)
+            yield from _leaves(below, (*path, _IN_LIST), known)
     else:
         yield value
 

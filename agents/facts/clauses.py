@@ -32,10 +32,13 @@ _GOES_ON = re.compile(r" ?(?:19|20)\d\d\b|\d{3}(?!\d)")
 """Behind a comma: a year or thousands, which belong to what stands before it."""
 
 _LABEL = re.compile(
-    r"^\s*(?:(?:my|the|our|your)\s)?(?:[a-z]+\s){0,2}?(?:name|number|no|id|code|reference|ref|order|e-?mail|phone|mobile|address|city|budget|language)\s*$"
-    r"|(?:姓名|名字|联系人|收件人|单号|订单|编号|号码|电话|手机号?|邮箱|地址|城市|预算)\s*$",
+    r"^\s*(?:(?:my|the|our|your)\s)?(?:[a-z]+\s){0,2}?(?:name|number|no|id|code|reference|ref|order|e-?mail|phone|mobile|address|city|budget|language)$"
+    r"|(?:姓名|名字|联系人|收件人|单号|订单|编号|号码|电话|手机号?|邮箱|地址|城市|预算)$",
     re.IGNORECASE,
 )
+_LABEL_ENDS = frozenset("erodflsytERODFLSYT名字人号单编码话机箱址市算")
+"""Their last letters: a text of nothing but colons would take 10 ms if each were looked at closely."""
+
 _LABEL_CHARS = 40
 """How many of its characters are looked at. Words before a colon that say what stands behind it, as forms have them: `Order number: A-12` is one statement."""
 
@@ -142,8 +145,12 @@ def _pieces(text: str) -> list[tuple[int, int]]:
     return [(start, end) for start, end in found if text[start:end].strip()]
 
 
+def _is_label(before: str) -> bool:
+    return before[-1:] in _LABEL_ENDS and _LABEL.search(_COMMAS.split(before)[-1]) is not None
+
+
 def _joins(text: str, start: int, end: int) -> bool:
     """Whether this comma or colon stands within a number, a date or a time."""
     if text[start] in ":：":
-        return text[end : end + 1].isdigit() or _LABEL.search(_COMMAS.split(text[max(0, start - _LABEL_CHARS) : start])[-1]) is not None
+        return text[end : end + 1].isdigit() or _is_label(text[max(0, start - _LABEL_CHARS) : start].rstrip(" "))
     return text[start] == "," and text[start - 1 : start].isdigit() and _GOES_ON.match(text, end) is not None

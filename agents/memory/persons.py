@@ -144,7 +144,11 @@ class Persons:
         line = now_ms - round(self._settings.person_ttl_s * 1000)
         found: list[tuple[str, str, str]] = []
         for person, sessions in self._known.items():
-            if len(found) >= count or max(at for _, at in sessions.values()) > line:
+            newest_ms = max(at for _, at in sessions.values())
+            if newest_ms > now_ms:  # some worker's clock was wrong: else it would outlive everybody, and nobody behind it would ever go
+                sessions.update({session_id: (value, min(at, now_ms)) for session_id, (value, at) in sessions.items()})
+                continue
+            if len(found) >= count or newest_ms > line:
                 break
             found += [(*person, session_id) for session_id in sessions]
         return found

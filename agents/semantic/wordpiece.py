@@ -26,7 +26,7 @@ class WordPiece:
             SetupError: it cannot be read or lacks the marks that every text needs.
         """
         try:
-            pieces = vocabulary.read_text(encoding="utf-8").splitlines()
+            pieces = vocabulary.read_text(encoding="utf-8").split("\n")  # not `splitlines`: a piece may be a sign that it takes for a line's end
         except (OSError, UnicodeDecodeError) as error:
             msg = f"{vocabulary} cannot be read ({error}): give the encoder's own vocab.txt, one piece a line"
             raise SetupError(msg) from error

@@ -91,6 +91,18 @@ def test_a_scenario_that_names_its_context_differs_by_that_alone() -> None:
     assert identity(scenario="order", state={"order": {"status": "sent", "id": 7}, "name": "Ann"}).key == keys[2]
 
 
+def test_a_named_key_may_hold_dots_itself() -> None:
+    """`order.status` is the key `status` of `order`, a key of that very name, or both: what a prompt shows of either keeps questions apart."""
+    states: tuple[dict[str, Any], ...] = (
+        {},
+        {"order.status": "sent"},
+        {"order.status": "lost"},
+        {"order": {"status": "lost"}, "order.status": "sent"},
+        {"order": {"status": "sent"}, "order.status": "lost"},
+    )
+    assert len({identity(scenario="order", state=state).key for state in states}) == len(states)
+
+
 def test_other_conversations_are_other_questions_unless_the_scenario_stands_alone() -> None:
     """A follow-up never gets another conversation's answer; an FAQ hits whatever was said before, and is filled by plain askers alone."""
     turns = (("Which plans are there?", "Gold and silver."),)
@@ -158,6 +170,10 @@ def test_an_answer_that_speaks_of_other_state_is_seen() -> None:
     assert not repeats_hidden(asked, "It is sent and takes 3 days.")
     said = question("I am Ann Lee. Where is it?", settings=FAQ, scenario="order", state={"name": "Ann Lee"})
     assert not repeats_hidden(said, "Dear Ann Lee, it is sent.")
+    assert repeats_hidden(asked, "Order 48,213 is sent.")
+    assert repeats_hidden(asked, "订单４８２１３已发出。")
+    listed = question("Where?", settings=FAQ, scenario="order", state={"order": [{"status": "held by customs"}]})
+    assert repeats_hidden(listed, "It is held by customs.")
     crowded = question("Where?", settings=FAQ, scenario="order", state={"all": list(range(2000))})
     assert repeats_hidden(crowded, "Here.")
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.cache.personal import PersonalKind, find_personal, holds_personal
+from agents.cache.personal import MOST_IBAN_STARTS, PersonalKind, find_personal, holds_personal
 
 FOUND: tuple[tuple[str, PersonalKind, str], ...] = (
     ("write to ann.lee+x@mail.example.com please", "email", "ann.lee+x@mail.example.com"),
@@ -62,3 +62,29 @@ def test_any_text_can_be_searched(text: str) -> None:
     finds = find_personal(text)
     assert all(0 <= found.start < found.end <= len(text) for found in finds)
     assert holds_personal(text) == bool(finds)
+
+
+def is_iban(number: str) -> bool:
+    """ISO 13616 by its own words."""
+    plain = number.replace(" ", "").upper()
+    return len(plain) >= 15 and int("".join(str(int(sign, 36)) for sign in plain[4:] + plain[:4])) % 97 == 1
+
+
+@given(st.lists(st.text("0123AZ", min_size=1, max_size=6), min_size=3, max_size=7), st.integers(0, 96))
+def test_an_iban_ends_where_its_check_digits_say(groups: list[str], check: int) -> None:
+    """Of the endings at a blank the longest with the right remainder counts, as when each is divided anew."""
+    text = " ".join([f"DE{check:02}{groups[0]}", *groups[1:]])
+    signs, longest = 0, len(text)
+    for place, sign in enumerate(text):
+        signs += sign != " "
+        if signs > 34:
+            longest = place
+            break
+    ends = [end for end in range(len(text) + 1) if (end == longest or (end < longest and text[end] == " ")) and is_iban(text[:end])]
+    assert [found.end for found in find_personal(text) if found.kind == "iban" and found.start == 0] == ends[-1:]
+
+
+def test_a_text_of_nothing_but_beginnings_is_not_kept() -> None:
+    """More beginnings of account numbers than are looked at: it may hold one, and so counts as holding one."""
+    assert not holds_personal("AA12 " * (MOST_IBAN_STARTS - 1))
+    assert holds_personal("AA12 " * 800)

@@ -120,3 +120,14 @@ def test_foreign_records_are_passed_over(key: bytes) -> None:
     persons.take(person_key("t", "ann", "s1"), b"junk", 1)
     assert texts(persons) == {}
     assert read_key(person_key("t", "ann", "s1")) == ("t", "ann", "s1")
+
+
+def test_a_stamp_of_the_future_keeps_nobody_for_ever() -> None:
+    """A record of a worker whose clock was wrong counts from when it is looked at, and does not keep those behind it."""
+    persons = make(person_ttl_s=60)
+    persons.take(person_key("t", "future", "s1"), msgspec.msgpack.encode(dump_facts(facts(fact("name", "Ann")))), 4_070_908_800_000)
+    persons.take(person_key("t", "old", "s1"), msgspec.msgpack.encode(dump_facts(facts(fact("name", "Bob")))), 1_000)
+    assert persons.expired(100_000, 10) == [("t", "old", "s1")]
+    persons.stage_forget("t", "old", "s1")
+    assert persons.expired(159_999, 10) == []
+    assert persons.expired(160_001, 10) == [("t", "future", "s1")]

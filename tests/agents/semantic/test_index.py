@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.semantic import index
 from agents.semantic.guards import signature
 from agents.semantic.index import ENTRY_BYTES, MAX_GIVEN, Answer, Asked, Closed, Hit, Indexes, Miss
 from agents.semantic.ngrams import NgramEncoder
@@ -164,6 +166,31 @@ def test_events_of_an_answer_are_bounded() -> None:
         kept.note_given(hit.entry, ("a", f"e{number}", "s"))
     assert kept.evict("a", "first", None) == 0
     assert kept.evict("a", "e0", None) == 1
+
+
+def test_old_entries_go_a_bounded_number_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many are too old, one search lets go of so many and no more; none of them is a hit meanwhile."""
+    monkeypatch.setattr(index, "EXPIRED_AT_ONCE", 2)
+    kept = indexes(entries=5)
+    for number in range(5):
+        kept.put(asked(f"Where is parcel {number}?"), said("x"), ("a", f"e{number}", "s"), 1.0)
+    left = []
+    for _ in range(3):
+        assert text_of(kept.search(asked("Where is parcel 4?"), 0.9, 2.0)) is None
+        left.append(len(kept))
+    assert left == [3, 1, 0]
+
+
+def test_sessions_that_count_from_one_do_not_speak_for_each_other() -> None:
+    """Events of one id in many sessions: a complaint takes the answer of its own session alone, and nothing is remembered of what has gone."""
+    kept = indexes(entries=9)
+    for number in range(9):
+        kept.put(asked(f"Where is parcel {number}?"), said(str(number)), ("a", "1", f"s{number}"), 1.0)
+    assert kept.evict("a", "1", "s3") == 1
+    assert [text_of(kept.search(asked(f"Where is parcel {number}?"), 0.9, 0.0)) for number in (2, 3, 4)] == ["2", None, "4"]
+    assert kept.evict("a", "1", None) == 8
+    kept.search(asked("Where?"), 0.9, 2.0)
+    assert (len(kept), kept.evict("a", "1", None)) == (0, 0)
 
 
 def test_rows_are_used_again() -> None:

@@ -54,3 +54,10 @@ def test_a_file_that_is_no_vocabulary_is_told(tmp_path: Path) -> None:
         WordPiece(tmp_path / "vocab.txt")
     with pytest.raises(SetupError, match="cannot be read"):
         WordPiece(tmp_path / "none.txt")
+
+
+def test_a_sign_that_ends_lines_elsewhere_is_a_piece_like_others(tmp_path: Path) -> None:
+    """Vocabularies list such signs, and every piece behind one must keep its number."""
+    file = tmp_path / "vocab.txt"
+    file.write_text("\n".join(["[UNK]", "[CLS]", "[SEP]", "\u2028", "\x85", "run"]) + "\n", encoding="utf-8")
+    assert WordPiece(file).number("run") == [1, 5, 2]
