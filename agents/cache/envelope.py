@@ -9,6 +9,10 @@ import msgspec
 SHARED_VERSION = 1
 """Of the envelope; what it holds is versioned by the key (`agents.cache.key`)."""
 
+LONGEST_MS = 31_536_000_000
+"""The longest that `cache.ttl_s` allows. What claims to live longer comes from a clock that is wrong or from a stranger: a store refuses such times,
+and a mark that it refuses would be tried again for ever, with everything that waits behind it."""
+
 Sort = Literal["answer", "closed", "note"]
 
 
@@ -31,11 +35,11 @@ def seal(sort: Sort, key: bytes, value: bytes, until_ms: int) -> bytes:
 
 
 def unseal(raw: bytes, key: bytes, now_ms: int) -> Envelope | None:
-    """What was sealed for this very key and is not over; None for anything else."""
+    """What was sealed for this very key and is not over, its end no further off than `LONGEST_MS`; None for anything else."""
     try:
         envelope = msgspec.msgpack.decode(raw, type=Envelope)
     except msgspec.MsgspecError:
         return None
     if envelope.v != SHARED_VERSION or envelope.key != key or envelope.until_ms <= now_ms:
         return None
-    return envelope
+    return msgspec.structs.replace(envelope, until_ms=min(envelope.until_ms, now_ms + LONGEST_MS))

@@ -15,7 +15,7 @@ import pytest
 from agents.cache import backing as backing_module
 from agents.cache.backing import Backing
 from agents.cache.envelope import Envelope, seal, unseal
-from agents.cache.exact import CacheEvent
+from agents.cache.exact import CacheEvent, event_digest
 from agents.cache.key import Identifier, Identity
 from agents.cache.rung import RECHECK_S
 from agents.cache.shared import RedisStore, SharedStore
@@ -261,6 +261,29 @@ def test_foreign_bytes_are_a_miss(name: str, open_store: OpenStore) -> None:
             await becomes(lambda: cache.rung.shared_up)
             assert await cache.gives(PAY) is None
             assert cache.counts["shared_error"] == 1
+
+    run(going())
+
+
+def test_a_note_without_an_end_holds_nothing_up(valkey: Server) -> None:
+    """A complaint about an answer whose note claims to live for ever reaches the store, and what is written after it does too."""
+
+    async def going() -> None:
+        stranger = RedisStore(valkey.url)
+        event, key = event_digest("default", "s", "e"), await key_of()
+        await stranger.put(event, seal("note", event, key, 2**64 - 1), 60, replace=True)
+        async with worker(RedisStore(valkey.url)) as one, worker(RedisStore(valkey.url)) as other:
+            await becomes(lambda: one.rung.shared_up and other.rung.shared_up)
+            assert not one.rung.evict("default", "s", "e")
+            async with asyncio.timeout(20):
+                while other.counts["skipped"] == 0:
+                    await other.gives(PAY)
+            later = question("And by phone?", event="later", settings=PATIENT)
+            await one.teach(later, "Call us.")
+            async with asyncio.timeout(20):
+                while await other.gives(later) != "Call us.":  # noqa: ASYNC110  # nobody tells when the background has written it
+                    await asyncio.sleep(0.01)
+        await stranger.close()
 
     run(going())
 
