@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Literal, TypeAlias, assert_never
 
 import msgspec
@@ -185,8 +186,7 @@ class _Index:
                     ranks.update(by_value.get(scalar, ()))
         if view.folded is None or view.raw is None:
             return ranks
-        for number in self._finder.find(f" {view.folded} "):
-            ranks.update(self._by_keyword[number])
+        ranks.update(chain.from_iterable(map(self._by_keyword.__getitem__, self._finder.find(f" {view.folded} "))))
         if view.apart is not None:
             ranks.update(rank for number in self._finder.find(f" {view.apart} ") for rank in self._by_keyword[number] if rank in self._filed_by_piece)
         if self._patterned:

@@ -6,11 +6,14 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
+import weakref
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
+from agents.rules.courteous import SWITCH_S
 from agents.rules.live import LiveRules
 from schemas.errors import ConfigError
 from schemas.settings_ladder import Rules
@@ -242,6 +245,39 @@ def test_stop_ends_a_look(tmp_path: Path) -> None:
         await live.start()
         assert await live.look()
         assert said(live) == "new"
+
+    looked(tmp_path, steps)
+
+
+def test_reading_lets_the_loop_in(tmp_path: Path) -> None:
+    """While a look reads, the interpreter changes hands quickly; afterwards as before."""
+    before = sys.getswitchinterval()
+
+    async def steps(live: LiveRules, file: Path, told: Told) -> None:
+        replace(file, text(*["new"] * 2000))
+        looking = asyncio.create_task(live.look())
+        seen = []
+        while not looking.done():
+            seen.append(sys.getswitchinterval())
+            await asyncio.sleep(0)
+        assert min(seen) <= SWITCH_S * 1.01
+        assert said(live) == "new"
+        assert told == [(True, 2000, None)]
+
+    looked(tmp_path, steps)
+    assert sys.getswitchinterval() == before
+
+
+def test_old_rules_are_let_go_beside_the_loop(tmp_path: Path) -> None:
+    """Nobody keeps the old set, and what frees it is not the loop's thread."""
+    freed_in: list[str] = []
+
+    async def steps(live: LiveRules, file: Path, told: Told) -> None:
+        weakref.finalize(live.current, lambda: freed_in.append(threading.current_thread().name))
+        replace(file, text("new"))
+        assert await live.look()
+        assert told == [(True, 1, None)]
+        assert freed_in == ["rules-let-go"]
 
     looked(tmp_path, steps)
 
