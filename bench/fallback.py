@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,8 @@ class Torment:
         self._number = number
         self.began = 0.0
         self.struck: set[int] = set()
+        self.struck_at: list[float] = []
+        """Each as soon as it was ready: what lies between two is how long a replacement took, the wait before it included."""
         self.opened_s: float | None = None
         """From the first signal to the open breaker."""
 
@@ -74,6 +77,7 @@ class Torment:
         pid = self._unhurt()
         if pid is not None:
             self.struck.add(pid)
+            self.struck_at.append(time.monotonic())
             signal_process(pid, self._number)
 
     def _unhurt(self) -> int | None:
@@ -123,6 +127,7 @@ async def suffer(
         "signal": number.name,
         **report,
         "engines_struck": len(torment.struck),
+        "replaced_after_s": [_rounded(later - earlier, 1) for earlier, later in pairwise(torment.struck_at)],
         "breaker_open_after_s": _rounded(torment.opened_s),
         "breaker_opened": opened,
         "ready_again_after_s": _rounded(ready_s),
