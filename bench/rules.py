@@ -215,7 +215,10 @@ def change(file: Path) -> None:
 
 @dataclass(slots=True)
 class Waits:
-    """How much later than asked for a loop's turns came; `held` is how much of it the interpreter was kept by the threads that read or let go rules."""
+    """How much later than asked for a loop's turns came; `held` is how much of it the interpreter can have been kept by the threads that read or let go rules.
+
+    That is: neither more than the processor time that those spent meanwhile, nor the time that the loop's own thread was waiting for a core.
+    """
 
     late_ms: list[float]
     held_ms: list[float]
@@ -254,12 +257,20 @@ async def watch_turns(until: asyncio.Task[Any]) -> Waits:
     waits = Waits([], [])
     async with asyncio.timeout(60):
         while not until.done():
-            began, spent = time.perf_counter(), _spent_reading()
+            began, spent, waited = time.perf_counter(), _spent_reading(), _waited_for_a_core()
             await asyncio.sleep(TURN_S)
             late = max(0.0, time.perf_counter() - began - TURN_S)
             waits.late_ms.append(late * 1000)
-            waits.held_ms.append(min(late, max(0.0, _spent_reading() - spent)) * 1000)
+            waits.held_ms.append(max(0.0, min(late - (_waited_for_a_core() - waited), _spent_reading() - spent)) * 1000)
     return waits
+
+
+def _waited_for_a_core() -> float:
+    """Seconds that this thread was ready to run and did not, by the kernel's count."""
+    try:
+        return int(Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()[1]) / 1e9
+    except OSError:
+        return 0.0
 
 
 def _spent_reading() -> float:
