@@ -36,7 +36,9 @@ _PLAIN |= dict.fromkeys((0x00A0, 0x2007, 0x202F, 0x3000), " ") | dict.fromkeys((
 """One character for one, so that the places found are places in the text as it came."""
 
 # Every repeat is bounded and starts at a character that its predecessor cannot take, so a search takes time in proportion to the text.
-_EMAIL = re.compile(r"[A-Za-z0-9._%+'-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}")
+_EMAIL = re.compile(r"(?:[A-Za-z0-9._%+'-]{1,64}|(?<=[^\W\d_]))@(?:[\w-]{1,63}\.){1,8}[A-Za-z]{2,24}")
+"""Hosts in any writing (RFC 5890); of a person's part in another writing only the last letter is asked for, since words may stand before it unspaced."""
+
 _DIGITS = re.compile(r"(?<![0-9])[0-9]{3,19}(?:[ -][0-9]{2,8}){0,6}(?![0-9])")
 _CHINESE_ID = re.compile(r"(?<![0-9A-Za-z])[1-9][0-9]{5}((?:18|19|20)[0-9]{6})[0-9]{3}[0-9Xx](?![0-9A-Za-z])")
 _US_SSN = re.compile(r"(?<![0-9-])(?!000|666|9)[0-9]{3}-(?!00)[0-9]{2}-(?!0000)[0-9]{4}(?![0-9-])")

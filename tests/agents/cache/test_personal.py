@@ -11,6 +11,8 @@ from agents.cache.personal import MOST_IBAN_STARTS, PersonalKind, find_personal,
 FOUND: tuple[tuple[str, PersonalKind, str], ...] = (
     ("write to ann.lee+x@mail.example.com please", "email", "ann.lee+x@mail.example.com"),
     ("邮箱是zhang_san@example.cn，谢谢", "email", "zhang_san@example.cn"),
+    ("write to ann@bücher.example please", "email", "ann@bücher.example"),
+    ("写到张三@公司.cn吧", "email", "@公司.cn"),
     ("邮箱：ｌｉ＠ｅｘａｍｐｌｅ．ｃｎ", "email", "ｌｉ＠ｅｘａｍｐｌｅ．ｃｎ"),
     ("我的手机号是13812345678", "phone", "13812345678"),
     ("联系 138 1234 5678 吧", "phone", "138 1234 5678"),
