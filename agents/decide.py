@@ -41,6 +41,8 @@ class Reply(msgspec.Struct, frozen=True):
     audit: AuditAction | None = None
     wasted: tuple[tuple[str, int], ...] = ()
     """Tokens made and not delivered, by model."""
+    audit_reason: str | None = None
+    """What the audit record says beside the act; None: the answer's own reason."""
 
 
 class Repeat(msgspec.Struct, frozen=True):
@@ -244,7 +246,8 @@ class Decider:
         kept = None if event.ref is None else self._store.kept_under(inflight, event.ref)
         effect = self._feedback.take(event, state, kept, now_ms=self._clock.wall_ms())
         stamps.ladder_ended = stamps.safety_out_ended = time.monotonic()
-        return Reply(Given("ack", "", data=effect.data), (), stamps, effect.state, "feedback" if effect.data["found"] else None)
+        audit: AuditAction | None = "feedback" if effect.data["found"] else None
+        return Reply(Given("ack", "", data=effect.data), (), stamps, effect.state, audit, audit_reason=effect.data.get("verdict"))
 
     def _acknowledge(self, event: InteractionEvent, before: SessionState, state: SessionState, stamps: Stamps, stamp: sessions.Stamp) -> Reply:
         """What is no message: `before` is the session without the event's own `state`."""

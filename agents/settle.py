@@ -162,7 +162,7 @@ class Settler:
             ahead = await self._publisher.write_ahead(records, self._tables, inflight.partition)
             self.lines.leave(inflight)
             await ahead
-            audited = None if reply.audit is None else await self._audit(inflight, event, reply.audit, reply.given.reason)
+            audited = None if reply.audit is None else await self._audit(inflight, event, reply.audit, reply.audit_reason or reply.given.reason)
             await self._send(inflight, fixed.record, fixed, audited)
         finally:
             self._publishing -= 1

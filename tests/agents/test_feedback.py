@@ -58,6 +58,7 @@ class Told:
     def __init__(self, intake: Intake, rung: Remembers) -> None:
         self.said = intake.publisher.said
         self.actions = [(audit.action, audit.ref) for audit in intake.publisher.audits]
+        self.audit_reasons = [audit.reason for audit in intake.publisher.audits]
         self.reviews = intake.reviews
         self.prompts = rung.prompts
 
@@ -128,9 +129,10 @@ def test_a_broken_cache_keeps_no_other_one_from_letting_go() -> None:
 
 
 def test_feedback_is_audited_without_texts() -> None:
-    """Who complained of what is on record."""
-    told = tell({"text": "sweet"}, complaint())
-    assert told.actions == [("feedback", "e0")]
+    """Who complained of what is on record, with the verdict and not a word of the complaint."""
+    told = tell({"text": "sweet"}, complaint(), complaint(text=" Unsafe "), complaint(text="It is sour!"))
+    assert told.actions == [("feedback", "e0")] * 3
+    assert told.audit_reasons == ["wrong", "unsafe", "wrong"]
 
 
 @pytest.mark.parametrize("ref", ["no-such", None])
