@@ -14,6 +14,7 @@ from agents.cut import cut_cleanly
 from agents.ladder import Budget, Declined, Given, ModelTimes, Question
 from agents.runtime.ask import Ask, EngineFailed, Finished, GivenUp
 from agents.runtime.dispatch import Wanted
+from agents.runtime.lengths import keeps_lengths
 from agents.runtime.scheduler import Refused
 from schemas.inference import Generate, Message
 from schemas.responses import AnswerFinish, ModelRef, Outcome, Usage
@@ -219,6 +220,8 @@ class ModelRung:
                 data = msgspec.json.decode(text)
             except msgspec.DecodeError:
                 return Declined("failed", "the answer was not JSON", "engine_error", times, wasted=done.completion_tokens)
+            if not keeps_lengths(wanted.json_schema, data):
+                return Declined("failed", "a text is not as long as json_schema asks", "engine_error", times, wasted=done.completion_tokens)
         return Given(self._outcome, text, data=data, finish_reason=finish, model=self._ref(), usage=usage, times=times)
 
     def _given_up(self, ask: Ask, question: Question, budget: Budget, asked: float, due: float) -> tuple[Given | Declined, Verdict]:

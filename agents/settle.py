@@ -17,6 +17,7 @@ from agents.store import SessionStore, kept_record
 from schemas.audit import AuditAction, AuditRecord
 from schemas.dead_letters import Undecodable
 from schemas.deadline import Clock
+from schemas.errors import StoreError
 from schemas.events import InteractionEvent
 from schemas.responses import STAGES
 from schemas.session import KeptAnswer
@@ -119,7 +120,7 @@ class Settler:
         partition.release(source.message.offset)
 
     def guarding(self, inflight: Inflight) -> _Guard:
-        """A bug of ours that meets this event costs it alone, and not even that when its response has left; only what Kafka does not take ends the worker."""
+        """A bug of ours that meets this event costs it alone, and nothing once its response has left; only what Kafka or a disk refuses ends the worker."""
         return _Guard(self, inflight)
 
     async def give_up_on(self, inflight: Inflight, error: Exception) -> None:
@@ -315,7 +316,7 @@ class _Guard:
         return None
 
     async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
-        if not isinstance(error, Exception) or isinstance(error, WriteError):
+        if not isinstance(error, Exception) or isinstance(error, WriteError | StoreError):
             return False
         await self._settler.give_up_on(self._inflight, error)
         return True

@@ -27,3 +27,7 @@ class UsageError(AnswerbyError):
 
 class SetupError(AnswerbyError):
     """Raised when something outside the process is not ready (broker, model files, port, disk); the text says what to run."""
+
+
+class StoreError(AnswerbyError):
+    """Raised when a table on disk cannot be read or written; the worker ends, since no event is to blame. Make room or mend the disk, then start it again."""

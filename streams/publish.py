@@ -13,7 +13,7 @@ from aiokafka.errors import KafkaError
 
 from schemas.audit import AuditRecord
 from schemas.dead_letters import HEADER_PREFIX, Undecodable
-from schemas.errors import AnswerbyError
+from schemas.errors import AnswerbyError, StoreError
 from schemas.settings import Settings
 from streams.codecs import CONTENT_TYPES, Headers
 from streams.partitions import Partition, PartitionBoard
@@ -164,12 +164,21 @@ def _when_acknowledged(handed: Sequence[asyncio.Future[Any]], note: Callable[[in
                 if not done.done():
                     done.set_exception(_as_failure(error))
             elif note is not None:
-                note(len(left), int(future.result().offset))
+                _noted(note, len(left), int(future.result().offset), done)
         if not done.done():
             done.set_result(None)
 
     look()
     return done
+
+
+def _noted(note: Callable[[int, int], None], index: int, offset: int, done: asyncio.Future[None]) -> None:
+    """In a callback nobody would hear of an error: whoever waits for `done` must, or they wait for ever."""
+    try:
+        note(index, offset)
+    except StoreError as error:
+        if not done.done():
+            done.set_exception(error)
 
 
 def _as_failure(error: BaseException) -> BaseException:

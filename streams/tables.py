@@ -17,6 +17,7 @@ from faust.stores.memory import Store as MemoryStore
 from faust.streams import _current_event
 from faust.types import TP
 
+from schemas.errors import StoreError
 from schemas.session import TableName
 from streams.ledger import Ledger, is_session_key
 
@@ -88,14 +89,14 @@ class TableSet:
             )
 
     def get(self, table: TableName, key: bytes, event: Whence) -> bytes | None:
-        """The local value under `key` in the partition that `event` came from."""
+        """The local value under `key` in the partition that `event` came from. Raises StoreError when the disk fails."""
         began = time.perf_counter()
         store = self._tables[table].data
         found: bytes | None
         if _in_memory(store):
             found = store.data.get(key)
         else:
-            with _standing_in(event):
+            with _told_of_disk(), _standing_in(event):
                 found = store.get(key)
         self._watch(began)
         return found
@@ -109,7 +110,7 @@ class TableSet:
             _set(store.data, key, value)
             _set(store._key_partition, key, None if value is None else partition)
         else:
-            with _standing_in(event):
+            with _told_of_disk(), _standing_in(event):
                 _set(store, key, value)
         self.ledger.note(table, partition, key, None if value is None else len(value), round(time.time() * 1000))
         self._watch(began)
@@ -121,7 +122,8 @@ class TableSet:
             return
         store = self._tables[record.table].data
         if not _in_memory(store):
-            store.set_persisted_offset(TP(record.topic, record.partition), offset)
+            with _told_of_disk():
+                store.set_persisted_offset(TP(record.topic, record.partition), offset)
 
     @property
     def persistent(self) -> bool:
@@ -192,3 +194,13 @@ def _standing_in(event: Whence) -> Iterator[None]:
         yield
     finally:
         _current_event.reset(token)
+
+
+@contextmanager
+def _told_of_disk() -> Iterator[None]:
+    """A store's failure is no event's: taken for one, a full disk would make a dead letter of every record."""
+    try:
+        yield
+    except Exception as error:  # rocksdict knows no narrower one
+        msg = f"a table in worker.data_dir failed ({error}): make room or mend the disk, then start the worker again; what was not committed is answered then"
+        raise StoreError(msg) from error

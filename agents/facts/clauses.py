@@ -66,10 +66,21 @@ _SHORT_QUOTE = 24
 """Characters of a quotation that may still be a value (`my name is "Ann Lee"`); longer ones are somebody's words."""
 
 
+MAX_CLAUSES = 40
+"""Of a text, and of its sentences: reading one takes up to 0.1 ms, and two thousand characters of commas held the loop for 30 ms. At worst 5 ms."""
+
+
 def cut(text: str) -> tuple[Clause, ...]:
-    """All clauses in order; pure, some ten microseconds a clause."""
+    """The first `MAX_CLAUSES` clauses in order; pure, some ten microseconds a clause."""
     plain = _without_quotations(fold_width(text))
-    parts = [_Sentence(start, plain[start:end], "?" in mark, _pieces(plain[start:end])) for start, end, mark in _sentences(plain)]
+    parts: list[_Sentence] = []
+    left = MAX_CLAUSES
+    for start, end, mark in _sentences(plain):
+        pieces = _pieces(plain[start:end])[:left]
+        parts.append(_Sentence(start, plain[start:end], "?" in mark, pieces))
+        left -= len(pieces)
+        if left <= 0:
+            break
     moods = Moods([part.text[start:end].strip() for part in parts for start, end in part.pieces])
     found: list[Clause] = []
     for number, part in enumerate(parts):
@@ -80,7 +91,7 @@ def cut(text: str) -> tuple[Clause, ...]:
 def sentences(whole: str) -> tuple[Clause, ...]:
     """The same without cutting at commas."""
     plain = _without_quotations(fold_width(whole))
-    parts = [(end - len(plain[start:end].lstrip()), plain[start:end].strip(), mark) for start, end, mark in _sentences(plain)]
+    parts = [(end - len(plain[start:end].lstrip()), plain[start:end].strip(), mark) for start, end, mark in _sentences(plain)[:MAX_CLAUSES]]
     moods = Moods([text for _, text, _ in parts])
     return tuple(Clause(text, moods.of(text, asked="?" in mark), start, number) for number, (start, text, mark) in enumerate(parts))
 

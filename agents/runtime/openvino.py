@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import openvino as ov
 import openvino_genai as genai
@@ -19,6 +20,7 @@ import openvino_genai as genai
 from agents.runtime.backend import Ended, Loaded, RequestRefused, StepResult
 from agents.runtime.constraints import choice_regex, require_modest
 from agents.runtime.grammar_probe import GrammarProbe
+from agents.runtime.lengths import without_lengths
 from agents.runtime.model_files import read_facts
 from agents.runtime.prefix import BLOCK_TOKENS, PrefixMirror
 from agents.runtime.prompt import Prompt, PromptBuilder
@@ -38,11 +40,14 @@ WARM_TOKENS = 3
 CHARS_A_TOKEN = 64
 """No tokenizer makes longer tokens of text that matters; a prompt above context * this is refused before it is tokenised, which would take seconds."""
 
+COLDEST = 0.01
+"""Below it the likeliest token is taken anyway, and the pipeline's own number becomes 0, which it refuses by ending the process."""
+
 _TAG = re.compile(rb"[<\[].+[>\]]", re.DOTALL)
 
 
 class OpenVinoBackend:
-    """Owns one pipeline; every method runs on the step loop's thread."""
+    """Owns one pipeline; every method runs on the step loop's thread, `load` of a replacement in one of its own."""
 
     def __init__(self, spec: EngineSpec, clock: Callable[[], float] = time.monotonic) -> None:
         self._spec = spec
@@ -145,7 +150,7 @@ class OpenVinoBackend:
     def _config(self, request: Generate, new_tokens: int) -> genai.GenerationConfig:
         config = self._fresh_config()
         config.max_new_tokens = new_tokens
-        if request.temperature > 0:
+        if request.temperature >= COLDEST:
             config.do_sample = True
             config.temperature = request.temperature
         if request.constraint is not None:
@@ -163,6 +168,8 @@ class OpenVinoBackend:
 
     def _structured(self, constraint: Constraint) -> genai.StructuredOutputConfig:
         """Compile it apart first: a grammar that fails inside the pipeline's step leaves the pipeline unusable for everyone."""
+        if constraint.json_schema is not None:
+            constraint = msgspec.structs.replace(constraint, json_schema=without_lengths(constraint.json_schema))
         require_modest(constraint)
         if constraint.json_schema is not None:
             structured = genai.StructuredOutputConfig(json_schema=constraint.json_schema)

@@ -292,3 +292,19 @@ def test_models_are_left_alone_while_events_wait_for_the_worker() -> None:
             assert both.told in ([], [("main", "closed"), ("fallback", "closed")])
 
     run(scenario())
+
+
+def test_a_text_longer_than_its_schema_allows_is_never_sent() -> None:
+    """The grammar leaves lengths out, so the finished answer is held against them."""
+    schema = '{"type":"object","properties":{"note":{"type":"string","maxLength":30}}}'
+
+    async def scenario() -> None:
+        async with pair() as both:
+            constraint = Constraint(None, None, schema)
+            walk = await both.ask('[[say={"note": "short enough"}]]', 1.5, constraint=constraint, max_tokens=16)
+            assert (walk.given.outcome, walk.given.data) == ("model", {"note": "short enough"})
+            walk = await both.ask(f'[[say={{"note": "{"x" * 31}"}}]]', 1.5, constraint=constraint, max_tokens=16)
+            assert walk.given.outcome == "default"
+            assert walk.rungs[0].why == "a text is not as long as json_schema asks"
+
+    run(scenario())

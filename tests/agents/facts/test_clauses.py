@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agents.facts.clauses import cut, sentences
+from agents.facts.clauses import MAX_CLAUSES, cut, sentences
 from agents.rules.normalize import fold_width
 
 
@@ -43,3 +43,12 @@ def test_places_are_places_in_the_text(text: str) -> None:
     """Each clause stands where it says, so that an answer can be mended there."""
     for clause in (*cut(text), *sentences(text)):
         assert fold_width(text)[clause.start : clause.start + len(clause.text)] == clause.text
+
+
+@pytest.mark.parametrize("piece", ["我叫您，", "我叫您。", "I like it, ", "I like it. "])
+def test_a_text_of_nothing_but_commas_is_read_so_far(piece: str) -> None:
+    """What would hold the worker's loop is cut to the first clauses, and those are as ever."""
+    clauses = cut(piece * 400)
+    assert len(clauses) == MAX_CLAUSES
+    assert clauses == cut(piece * MAX_CLAUSES)
+    assert len(sentences(piece * 400)) <= MAX_CLAUSES

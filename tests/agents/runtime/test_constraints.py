@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -13,6 +14,11 @@ from agents.runtime.constraints import MAX_DEPTH, MAX_REGEX, choice_regex, requi
 from schemas.inference import Constraint
 
 
+def _schema_of(properties: int, *, required: int = 0) -> str:
+    names = [f"k{number}" for number in range(properties)]
+    return json.dumps({"type": "object", "properties": {name: {"type": "integer"} for name in names}, "required": names[:required]})
+
+
 @pytest.mark.parametrize(
     "constraint",
     [
@@ -22,6 +28,22 @@ from schemas.inference import Constraint
         Constraint(regex="a{99999999999}"),
         Constraint(json_schema='{"items":' * 40 + "{}" + "}" * 40),
         Constraint(json_schema=" " * 40_000),
+        Constraint(regex="\0"),
+        Constraint(choice=("a", "\0")),
+        Constraint(json_schema='{"type":"string","pattern":"\\u0000"}'),
+        Constraint(json_schema=_schema_of(101)),
+        Constraint(json_schema=f"[{_schema_of(80)},{_schema_of(80)}]"),
+        Constraint(regex=".{1,200}"),
+        Constraint(regex=r"[\s\S]{25}"),
+        Constraint(regex="(.{1,10}){1,10}"),
+        Constraint(regex="[^a]{30}"),
+        Constraint(regex="[A-Za-z ,.]{1,}" * 25),
+        Constraint(regex=r"(\w+ ){5}" * 6),
+        Constraint(regex=".*a" * 100),
+        Constraint(regex="[一-龥]{30}"),
+        Constraint(json_schema='{"type":"string","maxLength":200}'),
+        Constraint(json_schema='{"properties":{"a":{"type":"string","maxLength":20},"b":{"type":"string","minLength":10}}}'),
+        Constraint(json_schema='{"items":[{"type":"string","pattern":"^.{1,300}$"}]}'),
         Constraint(choice=()),
         Constraint(choice=("x" * 40_000,)),
     ],
@@ -39,6 +61,12 @@ def test_what_could_take_the_engine_down_is_refused(constraint: Constraint) -> N
         Constraint(json_schema='{"type":"object"}'),
         Constraint(choice=("yes", "no")),
         Constraint(regex="(" * MAX_DEPTH + ")" * MAX_DEPTH),
+        Constraint(json_schema=_schema_of(90)),
+        Constraint(json_schema=_schema_of(200, required=150)),
+        Constraint(regex="[0-9]{1,200}[abc]{1,50}"),
+        Constraint(regex=r".*, [A-Z]{2}-[a-z]{3,10}\.\[x\]{99}"),
+        Constraint(json_schema='{"properties":{"maxLength":{"type":"string"},"n":{"type":"string","maxLength":10},"m":{"type":"string","maxLength":10}}}'),
+        Constraint(json_schema='{"type":"array","maxItems":100,"items":{"type":"string"}}'),
     ],
 )
 def test_ordinary_constraints_pass(constraint: Constraint) -> None:
@@ -66,3 +94,8 @@ def test_choices_become_a_regex_of_exactly_them(choices: list[str]) -> None:
 def test_choice_is_settled_by_the_first_difference(said: str, label: str | None) -> None:
     """A label is known as soon as no other one begins with what was said."""
     assert settled_label(("blue", "red", "red wine"), said) == label
+
+
+def test_what_labels_begin_with_in_common_is_written_once() -> None:
+    """Written out for each label it would be compiled for seconds."""
+    assert choice_regex(("yes", "never", "no", "nor", "yes")) == "(n(ever|o(r)?)|yes)"

@@ -9,6 +9,7 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from agents.models.registry import resolve_model
@@ -151,6 +152,14 @@ def test_constraints_hold(live: _Live) -> None:
     assert set(json.loads(finished(live.answer(prompt("Is it fine?", 48, constraint=Constraint(json_schema=schema)))).text)) == {"ok"}
 
 
+def test_a_long_bound_costs_no_time(live: _Live) -> None:
+    """`maxLength: 5000` in the grammar would hold every request for a minute; the engine leaves it to whoever takes the answer."""
+    schema = '{"type":"object","properties":{"ok":{"type":"boolean"},"note":{"type":"string","maxLength":5000}},"required":["ok"],"additionalProperties":false}'
+    pid = pid_of(live.engine)
+    assert finished(live.answer(prompt("Is it fine?", 8, constraint=Constraint(json_schema=schema)))).text.lstrip().startswith("{")
+    assert pid_of(live.engine) == pid
+
+
 @pytest.mark.parametrize(
     "constraint",
     [
@@ -160,6 +169,8 @@ def test_constraints_hold(live: _Live) -> None:
         Constraint(json_schema="{{{"),
         Constraint(json_schema='{"type": "nonsense"}'),
         Constraint(json_schema='{"$ref": "#/nowhere"}'),
+        Constraint(regex="\0"),
+        Constraint(regex=r"[\s\S]{1000}"),
     ],
 )
 def test_bad_constraint_fails_alone(live: _Live, constraint: Constraint) -> None:
@@ -249,6 +260,14 @@ def test_sampling_is_asked_for(live: _Live) -> None:
     """A temperature is obeyed without an error."""
     request = Generate(0, (Message("user", "Say something."),), 8, prompt("").due, temperature=1.0)
     assert finished(live.answer(request)).text
+
+
+def test_a_temperature_of_next_to_nothing_is_none(live: _Live) -> None:
+    """What the pipeline would take for 0, and end the process over, is answered as if it were 0."""
+    pid = pid_of(live.engine)
+    cold = finished(live.answer(msgspec.structs.replace(prompt(CAPITAL, 8), temperature=1e-320)))
+    assert cold.text == finished(live.answer(prompt(CAPITAL, 8))).text
+    assert pid_of(live.engine) == pid
 
 
 def test_model_without_a_template_is_refused_at_start(tmp_path: Path) -> None:
