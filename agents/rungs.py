@@ -9,13 +9,13 @@ from agents.cache.rung import CacheRung
 from agents.cache.shared import RedisStore
 from agents.engines import ModelRungs
 from agents.rules.rung import build_rules_rung
-from agents.semantic.rung import SemanticCacheRung
 from schemas.responses import ModelRef
 
 if TYPE_CHECKING:
     from agents.feedback import Evictor
     from agents.ladder import Degraded, RungProtocol
     from agents.runtime.supervisor import Engine
+    from agents.semantic.rung import SemanticCacheRung
     from schemas.deadline import Clock
     from schemas.settings import Settings
     from streams.metrics import LadderMetrics
@@ -93,6 +93,8 @@ class Rungs:
         """Nothing, unless some scenario has opted in."""
         if all(scenario.semantic_cache.threshold is None for scenario in settings.scenarios.values()):
             return None
+        from agents.semantic.rung import SemanticCacheRung  # noqa: PLC0415  # with it comes numpy, which a worker without this cache does not wait for
+
         metrics = self._metrics
         return SemanticCacheRung(settings, self._model_in_place, clock, count=metrics.observe_semantic, observe=metrics.semantic_seconds.observe)
 

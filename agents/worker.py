@@ -152,11 +152,9 @@ class Worker:
         if self._stopping.is_set():
             return
         await self._rungs.start()
-        await self._unless_stopped(start_engines(self._engines))
+        await self._unless_stopped(self._load_and_connect())
         if self._stopping.is_set():
             return
-        await asyncio.gather(self._publisher.start(), self._reviews.start())
-        await self._unless_stopped(self._keeper.start())
         background.append(asyncio.create_task(self._watched(self._keeper.run()), name="erase"))
         background.append(asyncio.create_task(self._watched(self._settler.run_lane()), name="expired-lane"))
         background.append(asyncio.create_task(self._watched(self._tick()), name="tick"))
@@ -165,8 +163,24 @@ class Worker:
         gc.freeze()
         log.info("worker started", port=self._server.port, pid=os.getpid(), cpus=self._cpus)
 
+    async def _load_and_connect(self) -> None:
+        """What takes no partitions yet waits for the broker while the engines load."""
+        connecting = asyncio.ensure_future(self._connect())
+        try:
+            await start_engines(self._engines)
+            await connecting
+        finally:
+            connecting.cancel()
+            await asyncio.gather(connecting, return_exceptions=True)
+
+    async def _connect(self) -> None:
+        await asyncio.gather(self._publisher.start(), self._reviews.start())
+        await self._keeper.start()
+
     async def _require_topics(self) -> None:
-        report = await ensure_topics(self._settings)
+        report = await ensure_topics(
+            self._settings, waiting=lambda seconds, bootstrap: log.info("no broker answers yet", bootstrap=bootstrap, seconds=round(seconds))
+        )
         for warning in report.warnings:
             log.warning("topic", problem=warning)
         if not report.is_fit:
@@ -361,4 +375,5 @@ def _as_error(error: BaseException) -> AnswerbyError:
     if isinstance(error, AnswerbyError):
         return error
     log.error("the worker cannot go on", error=repr(error), exc_info=error)
-    return SetupError(f"the worker cannot go on ({type(error).__name__}): see the log above, then start it again; what it had not committed is answered then")
+    what = f"{type(error).__name__}: {str(error)[:200]}"
+    return SetupError(f"the worker cannot go on ({what}): see the log above, then start it again; what it had not committed is answered then")

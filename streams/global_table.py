@@ -51,7 +51,6 @@ class GlobalTable:
         await consumer.start()
         place = TopicPartition(self._topic, 0)
         consumer.assign([place])
-        await consumer.seek_to_beginning(place)
         end = (await consumer.end_offsets([place]))[place]
         if end == 0:
             self._loaded.set()

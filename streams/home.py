@@ -15,8 +15,6 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Protocol
 
-import httpx
-
 from schemas.errors import SetupError
 
 _ATTEMPTS = 3
@@ -147,6 +145,8 @@ def _remove_leftovers(state: Path, name: str) -> None:
 
 
 def _download(url: str, target: Path, state: Path, sha256: str, size: int, report: Progress) -> None:
+    import httpx  # noqa: PLC0415  # a worker that has its files does not wait for it: a fifth of a second of its start
+
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             _download_once(url, target, state, sha256, size, report)
@@ -171,6 +171,8 @@ def _download(url: str, target: Path, state: Path, sha256: str, size: int, repor
 
 
 def _download_once(url: str, target: Path, state: Path, sha256: str, size: int, report: Progress) -> None:
+    import httpx  # noqa: PLC0415  # as above
+
     descriptor, name = tempfile.mkstemp(prefix=f"{target.name}.", suffix=".part", dir=state)
     try:
         with os.fdopen(descriptor, "wb") as out:

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from typing import Any, Protocol
 
-import redis.asyncio as redis
 import structlog
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 
 from schemas.errors import AnswerbyError, ConfigError
 from schemas.settings_ladder import Cache
@@ -59,6 +56,10 @@ class RedisStore:
         Raises:
             ConfigError: the address is none.
         """
+        import redis.asyncio as redis  # noqa: PLC0415  # a worker without a shared store does not wait for it: a quarter of a second of its start
+        from redis.asyncio.retry import Retry  # noqa: PLC0415  # as above
+        from redis.backoff import NoBackoff  # noqa: PLC0415  # as above
+
         try:
             self._client = redis.Redis.from_url(
                 url,

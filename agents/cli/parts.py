@@ -118,7 +118,9 @@ def _refuse_data_dir(settings: Settings) -> None:
         return
     folder = Path(settings.worker.data_dir).absolute()
     nearest = next(place for place in (folder, *folder.parents) if place.exists())
-    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+    if not nearest.is_dir():
+        raise ConfigError("worker.data_dir", f"{nearest} is a file", "name a folder, or none that is there yet")
+    if not os.access(nearest, os.W_OK | os.X_OK):
         raise ConfigError("worker.data_dir", f"{folder} cannot be made in {nearest}", "name a folder that this user may write")
 
 
