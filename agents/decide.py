@@ -266,7 +266,7 @@ class Decider:
                 after = sessions.reset(state)
                 return Reply(Given("ack", "", data={"reset": True, "context": after.context, "turns": len(state.turns)}), (), stamps, after, "session_reset")
             case "cancel":
-                return Reply(Given("ack", ""), (), stamps, None)
+                return self._take_cancel(event, state, stamps)
             case "message" | "feedback":
                 msg = f"a {kind} is answered elsewhere"
                 raise AssertionError(msg)
@@ -282,6 +282,13 @@ class Decider:
             return Reply(Given("ack", "", data={"confirmed": True}), (), stamps, after, "confirmed")
         audit: AuditAction = "declined" if came_to == "declined" else "confirm_ignored"
         return Reply(Given("ack", "", data={"confirmed": False, "why": came_to}), (), stamps, after, audit)
+
+    def _take_cancel(self, event: InteractionEvent, state: SessionState, stamps: Stamps) -> Reply:
+        """An event in flight was withdrawn on arrival; what is left is a decision that waits: nobody who cancelled it means it any more."""
+        after, came_to = sessions.confirm(state, event.ref, accept=False, now_ms=self._clock.wall_ms())
+        if came_to != "declined":
+            return Reply(Given("ack", ""), (), stamps, None)
+        return Reply(Given("ack", "", data={"declined": True}), (), stamps, after, "declined")
 
     def _locale(self, event: InteractionEvent) -> str:
         return event.locale or self._settings.session.locale

@@ -387,3 +387,17 @@ def test_state_that_may_not_become_of_a_session_is_a_dead_letter_however_late() 
         assert [verdict.reason for _offset, verdict in talk.intake.publisher.dead] == ["invalid_field"]
 
     talking(scenario, msgspec.structs.replace(SETTINGS, limits=Limits(state_bytes=64)))
+
+
+def test_a_cancelled_decision_is_off() -> None:
+    """Who withdraws a decision that waits for its confirm has declined it, on record; a confirm that comes after all changes nothing."""
+
+    async def scenario(talk: Talk) -> None:
+        await talk.say("Delete my account.", event_id="d1", kind="decision")
+        assert (await talk.say(None, kind="cancel", ref="d1"))["data"] == {"declined": True}
+        assert (await talk.say(None, kind="confirm", ref="d1"))["data"] == {"confirmed": False, "why": "already"}
+        assert (talk.state.pending, talk.state.decisions) == ((), ())
+        assert [audit.action for audit in talk.intake.publisher.audits] == ["confirm_requested", "declined", "confirm_ignored"]
+        assert (await talk.say(None, kind="cancel", ref="nothing"))["data"] is None
+
+    talking(scenario)
