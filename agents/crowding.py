@@ -12,6 +12,9 @@ RECORDS_BEHIND = 32
 CALM_SHARE = 0.2
 """Of `limits.behind_ms`: below it the wait is over. A state that changed at one threshold would change with every record."""
 
+LASTING_S = 0.5
+"""A burst is over by then; what goes on is a flood, in which expired events take the place of others."""
+
 FORGOTTEN_S = 0.5
 """Without a record for so long nothing waits any more, whatever the last one said."""
 
@@ -25,12 +28,14 @@ class Crowding:
         self._clock = clock
         self._in_a_row = 0
         self._waited_s = 0.0
-        self._told = clock()
+        self._told = self._since = clock()
 
     def note(self, waited_s: float) -> None:
         """A record was taken `waited_s` after it arrived."""
         if waited_s > self._limit_s:
             self._in_a_row += 1
+            if self._in_a_row == RECORDS_BEHIND:
+                self._since = self._clock()
         elif waited_s <= self._limit_s * CALM_SHARE or self._in_a_row < RECORDS_BEHIND:
             self._in_a_row = 0
         self._waited_s = waited_s
@@ -40,6 +45,11 @@ class Crowding:
     def lags(self) -> bool:
         """Whether the newest record had to wait: what takes long now is the loop's doing, and says nothing of the broker."""
         return self._waited_s > self._limit_s * CALM_SHARE and self._clock() - self._told <= FORGOTTEN_S
+
+    @property
+    def lasts(self) -> bool:
+        """Whether the crowd has been there for longer than a burst."""
+        return self.behind_s > 0 and self._clock() - self._since > LASTING_S
 
     @property
     def behind_s(self) -> float:

@@ -215,6 +215,7 @@ class Responder:
     def _begin(self, inflight: Inflight) -> None:
         """The event is at the head of its line."""
         event = inflight.interaction
+        inflight.is_past = inflight.is_past or (not inflight.cancelled and self._clock.monotonic() >= inflight.due - self._reserve.seconds())
         if inflight.abandoned:
             self._own(inflight, _leave_to_next_owner())
         elif event is None:

@@ -37,6 +37,12 @@ log = structlog.get_logger(__name__)
 LANE_CROWD = 8
 """Expired events staged, sent or counted without giving the loop back: about 4 ms."""
 
+LANE_WAIT_S = 10.0
+"""So much later an expired event is answered at most for a flood's sake: beyond it the flood is the load, and nobody is waited for."""
+
+LANE_LOOK_S = 0.02
+"""How often the lane looks whether the flood is over; nothing else wakes it, since a flood ends by records that do not come."""
+
 _Staged: TypeAlias = "tuple[Inflight, KeptRecord, Fixed | KeptAnswer]"
 
 
@@ -72,6 +78,8 @@ class Settler:
         self._limits = limits
         self._expired: asyncio.Queue[Inflight] = asyncio.Queue()
         self._in_lane = 0
+        self._hurried = False
+        """Somebody waits for the lane to be empty."""
         self._publishing = 0
         """Replies with fixed bytes that are not acknowledged yet, those in the lane left out."""
         self._lane_idle = asyncio.Event()
@@ -142,14 +150,25 @@ class Settler:
         """Answer expired events in batches, so that a backlog after an outage does not make fresh events late."""
         while True:
             first = await self._expired.get()
+            await self._let_fresh_first()
             await self._settle_batch(first)
 
     async def flush(self, seconds: float) -> None:
         """Wait until the lane is empty, at most `seconds`."""
+        self._hurried = True
         try:
             await asyncio.wait_for(self._lane_idle.wait(), seconds)
         except TimeoutError:
             log.warning("expired events are left for the next owner", events=self._in_lane)
+        finally:
+            self._hurried = False
+
+    async def _let_fresh_first(self) -> None:
+        """Late is late: in a flood each expired event would make another one late. Those of its session wait behind it, and so others have room."""
+        until = time.monotonic() + LANE_WAIT_S
+        most = self._limits.in_flight // 2
+        while self._crowding.lasts and not self._hurried and self._in_lane < most and time.monotonic() < until:  # noqa: ASYNC110  # see LANE_LOOK_S
+            await asyncio.sleep(LANE_LOOK_S)
 
     async def _settle_reply(self, inflight: Inflight, event: InteractionEvent, reply: Reply) -> None:
         if not await self._publisher.may_publish(inflight.partition):

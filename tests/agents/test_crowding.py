@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 import time
@@ -9,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from agents.crowding import RECORDS_BEHIND, Cores, Crowding
-from tests.agents.intake import Intake
+from agents.crowding import LASTING_S, RECORDS_BEHIND, Cores, Crowding
+from tests.agents.intake import Intake, turns
 from tests.support import run
 
 
@@ -121,3 +122,79 @@ def test_rungs_are_told_of_a_crowd() -> None:
             assert behind[f"e{RECORDS_BEHIND}"] >= 0.2
 
     run(scenario())
+
+
+def test_a_flood_is_a_crowd_that_lasts() -> None:
+    """A burst is over before anybody is put off for it."""
+    clock = Clock()
+    crowding = Crowding(0.05, clock)
+    for number in range(RECORDS_BEHIND + 40):
+        assert not crowding.lasts
+        clock.now += 0.01
+        crowding.note(0.2 if number else 0.0)
+    clock.now += LASTING_S
+    crowding.note(0.2)
+    assert crowding.lasts
+    crowding.note(0.001)
+    assert not crowding.lasts
+
+
+def test_in_a_flood_expired_events_wait_and_their_sessions_with_them() -> None:
+    """Each of them would make another event late; sessions without one are answered at once, and when the flood is over everything leaves in order."""
+
+    async def scenario() -> None:
+        async with Intake() as intake:
+            intake.feed("late", session="unlucky", late=True)
+            intake.feed("after", session="unlucky")
+            intake.feed("lucky", session="lucky")
+            flood(intake)
+            await turns(200)
+            assert "lucky" in intake.said
+            assert not {"late", "after"} & set(intake.said)
+            intake.crowding.note(0.0)
+            await intake.until_released()
+            assert [name for name in intake.said if name in ("late", "after")] == ["late", "after"]
+
+    run(scenario())
+
+
+def test_who_hands_a_partition_over_does_not_wait_for_the_end_of_a_flood() -> None:
+    """Expired events leave with the others before the partition is given up."""
+
+    async def scenario() -> None:
+        async with Intake() as intake:
+            intake.feed("late", session="unlucky", late=True)
+            flood(intake)
+            await turns(50)
+            assert "late" not in intake.said
+            await intake.responder.drain(10.0)
+            assert "late" in intake.said
+
+    run(scenario())
+
+
+def test_what_waited_for_its_turn_until_it_was_late_takes_the_short_lane() -> None:
+    """Behind a predecessor that took all of its time there is nothing left to decide."""
+
+    async def scenario() -> None:
+        async with Intake() as intake:
+            intake.feed("late", session="unlucky", late=True)
+            intake.feed("after", session="unlucky", deadline_ms=60.0)
+            flood(intake)
+            await asyncio.sleep(0.1)  # its time, which passes by itself
+            intake.crowding.note(0.0)
+            await intake.until_released()
+            after = intake.publisher.said[-1]
+            assert (after["event_id"], after["outcome"], after["reason"]) == ("after", "default", "deadline")
+            assert after["rungs"][-1]["why"] == "its time ran out while it waited in the worker"
+            assert intake.rung.asked == []
+
+    run(scenario())
+
+
+def flood(intake: Intake) -> None:
+    """The worker has been behind for longer than a burst, with the records that it has just taken; the next one that did not wait ends it."""
+    for _ in range(RECORDS_BEHIND):
+        intake.crowding.note(0.3)
+    intake.crowding._since -= 2 * LASTING_S
+    assert intake.crowding.lasts
