@@ -41,6 +41,10 @@ MAX_LEAD_S = 0.100
 LAST_FLUSH_S = 0.05
 """For expired events even when no time is left: one batch, which is most of what ever waits."""
 
+REARM_FROM = 16
+"""Events in flight from which on earlier timers are set anew each time there are twice as many: the first of a burst would otherwise be fixed with the time
+that one event needs, and leave with all the others. Fewer make no difference."""
+
 CROWD = 2
 """Records taken without giving the loop back. An answer passes some ten turns of the loop on its way out, and with more records a turn those of a burst
 all leave together, at its end. By so many may `limits.in_flight` be exceeded."""
@@ -76,6 +80,8 @@ class Responder:
         self.lines = SessionLines(self._begin, self.lead)
         self._tasks: set[asyncio.Task[None]] = set()
         self._inflight: set[Inflight] = set()
+        self._armed_for = REARM_FROM
+        """Events in flight when timers were last set anew, or will be for the first time."""
         self._room = asyncio.Event()
         self._room.set()
         self._draining = False
@@ -194,6 +200,20 @@ class Responder:
             self._withdraw(inflight, event.ref)
         self._inflight.add(inflight)
         self.lines.join(inflight)
+        self._arm_for_all()
+
+    def _arm_for_all(self) -> None:
+        """Timers that were set for fewer end earlier now; each event is looked at a few times a burst."""
+        count = len(self._inflight)
+        if count < self._armed_for // 4:
+            self._armed_for = max(REARM_FROM, self._armed_for // 2)
+        if count < self._armed_for:
+            return
+        self._armed_for = 2 * count
+        lead = self.lead()
+        for other in self._inflight:
+            if not other.is_past and not other.staged and other.interaction is not None:
+                other.arm(lead)
 
     def _withdraw(self, inflight: Inflight, ref: str) -> None:
         """A cancel acts when it arrives, not when its turn comes."""

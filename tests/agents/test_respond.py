@@ -242,3 +242,30 @@ def test_what_is_written_while_records_wait_is_no_measure_of_a_publish() -> None
             assert len(noted) == 1
 
     run(scenario())
+
+
+def test_the_first_of_a_burst_is_given_the_time_that_all_of_it_needs() -> None:
+    """Its timer was set for one event and is set anew for many; what comes when it is quiet again has its whole time."""
+
+    async def scenario() -> None:
+        async with Intake() as intake:
+            intake.rung.open.clear()
+            intake.feed("first", session="first")
+            (first,) = intake.responder._inflight
+            alone = first.due - first.stop_at
+            for number in range(100):
+                intake.feed(f"e{number}", session=f"s{number}")
+            assert first.due - first.stop_at > alone + 0.02
+            intake.rung.open.set()
+            await intake.until_released()
+            for number in range(5):
+                intake.feed(f"later{number}", session="later")
+                await intake.until_released()
+            intake.rung.open.clear()
+            intake.feed("last", session="last")
+            (last,) = intake.responder._inflight
+            assert last.due - last.stop_at < alone + 0.002
+            intake.rung.open.set()
+            await intake.until_released()
+
+    run(scenario())
