@@ -139,7 +139,8 @@ async def suffer(
 def summary(result: LoadResult) -> dict[str, Any]:
     """What a consumer saw."""
     late = result.lateness_ms()
-    by_fallback = sum(seen[0].response["outcome"] == "fallback_model" for seen in result.received.values())
+    written_by = [(seen[0].response["model"] or {}).get("name") for seen in result.received.values()]  # its partial answers have the outcome `partial`
+    by_fallback = written_by.count("fallback")
     return {
         "sent": len(result.sent),
         "lost": len(result.lost),
