@@ -52,7 +52,7 @@ class Question(msgspec.Struct, frozen=True):
     shorter: Callable[[], Iterator[tuple[Message, ...]]] | None = None
     """Ever shorter prompts, for a model that could not read the whole one in time."""
     behind_s: float = 0.0
-    """How long events wait for this worker itself; above 0 models are left alone, so that what they would cost everybody else is saved."""
+    """How long events wait for this worker itself, 0 while they hardly do: what a model costs then, everybody else pays."""
 
 
 class ModelTimes(msgspec.Struct, frozen=True):

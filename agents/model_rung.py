@@ -36,6 +36,10 @@ FIRST_STRUCTURED_TOKENS = 16.0
 LEARN_SHARE = 0.1
 """How much one answer moves that mean."""
 
+CROWDED_SHARE = 0.2
+"""Of the time that an event has left: when events wait for the worker longer than that, its model is left alone. A backlog of a second after a restart is
+nothing to who has a minute, and the end to who has 800 ms: a flood is as bad as the budgets are short."""
+
 LOOK_S = 0.05
 """How often a request that another model could still answer is looked at: a silent engine keeps it so much longer at worst."""
 
@@ -64,9 +68,9 @@ class ModelRung:
 
     async def answer(self, question: Question, budget: Budget) -> Given | Declined:
         """Ask for as many tokens as are allowed, and come back by `budget.stop` at the latest."""
-        if question.behind_s:
-            return Declined("skipped", f"events wait for this worker, {question.behind_s * 1000:.0f} ms by now", "overload")
         now = time.monotonic()
+        if question.behind_s > CROWDED_SHARE * max(0.0, budget.stop_at - now):
+            return Declined("skipped", f"events wait for this worker, {question.behind_s * 1000:.0f} ms by now", "overload")
         ready = self._engine.ready
         self._breaker.see_engine(self._engine.restarts if ready else None)
         if not ready:

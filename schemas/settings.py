@@ -181,7 +181,11 @@ class Limits(Section, frozen=True, forbid_unknown_fields=True):
         10_000
     )
     behind_ms: Annotated[
-        float, Meta(ge=5, description="events that wait longer for the worker itself are answered without a model: a flood takes its whole time")
+        float,
+        Meta(
+            ge=5,
+            description="how long events may wait for the worker itself before that counts: models are then left alone by who has little time, and the worker spreads",
+        ),
     ] = 50.0
     expired_batch: Annotated[int, Meta(ge=1, le=10_000, description="expired events answered together, so that a backlog does not delay fresh ones")] = 200
 

@@ -279,17 +279,21 @@ def test_the_scenario_says_who_wants_the_model() -> None:
 
 
 def test_models_are_left_alone_while_events_wait_for_the_worker() -> None:
-    """In a flood no engine is asked, whoever is free, the answer says `overload`, and neither breaker hears of it."""
+    """In a flood no engine is asked, whoever is free, the answer says `overload`, and neither breaker hears of it; who has time can wait and is."""
 
     async def scenario() -> None:
         async with pair() as both:
             budget = Time(1.5)
-            walk = await both.ladder.walk(msgspec.structs.replace(question("one"), behind_s=0.12), budget, "Sorry.")
+            walk = await both.ladder.walk(msgspec.structs.replace(question("one"), behind_s=0.42), budget, "Sorry.")
             budget.end()
             assert way(walk) == [("main", "skipped"), ("fallback", "skipped"), ("default", "answered")]
-            assert walk.rungs[0].why == "events wait for this worker, 120 ms by now"
+            assert walk.rungs[0].why == "events wait for this worker, 420 ms by now"
             assert walk.given.reason == "overload"
             assert both.told in ([], [("main", "closed"), ("fallback", "closed")])
+            budget = Time(30.0)
+            walk = await both.ladder.walk(msgspec.structs.replace(question("two"), behind_s=0.42), budget, "Sorry.")
+            budget.end()
+            assert walk.given.outcome == "model"
 
     run(scenario())
 
