@@ -184,7 +184,7 @@ class Limits(Section, frozen=True, forbid_unknown_fields=True):
         float,
         Meta(
             ge=5,
-            description="how long events may wait for the worker itself before that counts: models are then left alone by who has little time, and the worker spreads",
+            description="how long events may wait for the worker itself before it counts; then models are left to those with time",
         ),
     ] = 50.0
     expired_batch: Annotated[int, Meta(ge=1, le=10_000, description="expired events answered together, so that a backlog does not delay fresh ones")] = 200
