@@ -139,8 +139,8 @@ async def suffer(
 def summary(result: LoadResult) -> dict[str, Any]:
     """What a consumer saw."""
     late = result.lateness_ms()
-    written_by = [(seen[0].response["model"] or {}).get("name") for seen in result.received.values()]  # its partial answers have the outcome `partial`
-    by_fallback = written_by.count("fallback")
+    rungs = [rung for seen in result.received.values() for rung in seen[0].response["rungs"]]  # an answer of its own that was cut has the outcome `partial`
+    by_fallback = sum(rung["rung"] == "fallback" and rung["verdict"] == "answered" for rung in rungs)
     return {
         "sent": len(result.sent),
         "lost": len(result.lost),
