@@ -75,13 +75,8 @@ class Worker:
         self._cores: Cores | None = None
         self._app: WorkerApp = build_app(settings, topics, board)
         self._changelogs: dict[TableName, str] = {"sessions": topics.sessions_changelog, "answers": topics.answers_changelog}
-        tables = TableSet(
-            self._app,
-            self._changelogs,
-            partitions=settings.kafka.partitions,
-            on_stall=self._on_stall,
-            stall_s=settings.worker.store_stall_ms / 1000,
-        )
+        stall_s = settings.worker.store_stall_ms / 1000
+        tables = TableSet(self._app, self._changelogs, partitions=settings.kafka.partitions, on_stall=self._on_stall, stall_s=stall_s)
         self._rungs = Rungs(settings, self._engines, metrics.ladder, clock)
         self._keeper = keeper = Keeper(settings, topics, settings.facts, metrics=metrics, on_forget=self._rungs.forget)
         store = SessionStore(tables, settings.session, settings.limits, keeper.persons, on_trim=metrics.trimmed.inc)

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from agents.runtime.backend import RequestRefused
 from agents.runtime.constraints import require_modest
 from agents.runtime.lengths import keeps_lengths, without_lengths
 from schemas.inference import Constraint
@@ -35,6 +36,8 @@ def test_only_bounds_leave_the_schema() -> None:
 def test_an_ordinary_schema_is_modest_without_them() -> None:
     """`maxLength: 500` is what people write, and no reason to go without an answer."""
     schema = written({"type": "object", "properties": {"note": {"type": "string", "maxLength": 500}, "title": {"type": "string", "maxLength": 80}}})
+    with pytest.raises(RequestRefused):
+        require_modest(Constraint(json_schema=schema))
     require_modest(Constraint(json_schema=without_lengths(schema)))
 
 
