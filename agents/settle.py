@@ -150,7 +150,7 @@ class Settler:
         """Answer expired events in batches, so that a backlog after an outage does not make fresh events late."""
         while True:
             first = await self._expired.get()
-            await self._let_fresh_first()
+            await self._let_fresh_first(first)
             await self._settle_batch(first)
 
     async def flush(self, seconds: float) -> None:
@@ -163,9 +163,9 @@ class Settler:
         finally:
             self._hurried = False
 
-    async def _let_fresh_first(self) -> None:
+    async def _let_fresh_first(self, oldest: Inflight) -> None:
         """Late is late: in a flood each expired event would make another one late. Those of its session wait behind it, and so others have room."""
-        until = time.monotonic() + LANE_WAIT_S
+        until = oldest.decoded_at + LANE_WAIT_S
         most = self._limits.in_flight // 2
         while self._crowding.lasts and not self._hurried and self._in_lane < most and time.monotonic() < until:  # noqa: ASYNC110  # see LANE_LOOK_S
             await asyncio.sleep(LANE_LOOK_S)

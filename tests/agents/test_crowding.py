@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from agents.crowding import LASTING_S, RECORDS_BEHIND, Cores, Crowding
+from agents.settle import LANE_WAIT_S
 from tests.agents.intake import Intake, turns
 from tests.support import run
 
@@ -154,6 +155,21 @@ def test_in_a_flood_expired_events_wait_and_their_sessions_with_them() -> None:
             intake.crowding.note(0.0)
             await intake.until_released()
             assert [name for name in intake.said if name in ("late", "after")] == ["late", "after"]
+
+    run(scenario())
+
+
+def test_nobody_waits_longer_than_so_much_for_the_end_of_a_flood() -> None:
+    """A flood that does not end is the load: then each expired event waits its time, and no longer, however many there are."""
+
+    async def scenario() -> None:
+        async with Intake() as intake:
+            intake.feed("late", session="unlucky", late=True)
+            (late,) = intake.settler._expired._queue  # type: ignore[attr-defined]
+            late.decoded_at -= LANE_WAIT_S
+            flood(intake)
+            await turns(50)
+            assert intake.said == ["late"]
 
     run(scenario())
 
