@@ -122,8 +122,9 @@ class Decider:
             holds, _ = find_facts(merged, event, self._locale(event), self._scenarios.slots, stamp)
             merged = with_facts(merged, holds, self._scenarios.slots)
         text = plan.defaults.render(self._locale(event), merged.state)
-        given = Given("default", text, reason="expired" if inflight.deadline.expired else "deadline")
-        why = "expired on arrival" if inflight.deadline.expired else "its time ran out while it waited in the worker"
+        reason: Reason = "expired" if inflight.deadline.expired else "deadline"
+        why = "expired on arrival" if reason == "expired" else "its time ran out while it waited in the worker"
+        given = Given("default", text, reason=reason)
         return Reply(given, (Rung("default", "answered", 0.0, why),), stamps, self._with_turn(merged, event, given))
 
     def _stamp(self, inflight: Inflight, event: InteractionEvent) -> sessions.Stamp:

@@ -195,7 +195,7 @@ class Responder:
         inflight.disclosure = text_for_locale(self._settings.policy.disclosure, locale)
         inflight.decoded_at = self._clock.monotonic()
         self._crowding.note(inflight.decoded_at - arrived)
-        inflight.is_past = deadline.expired or inflight.decoded_at >= inflight.due - self._reserve.seconds()
+        self._look_at_time(inflight, inflight.decoded_at)
         if event.kind == "cancel" and event.ref is not None:
             self._withdraw(inflight, event.ref)
         self._inflight.add(inflight)
@@ -235,7 +235,7 @@ class Responder:
     def _begin(self, inflight: Inflight) -> None:
         """The event is at the head of its line."""
         event = inflight.interaction
-        inflight.is_past = inflight.is_past or (not inflight.cancelled and self._clock.monotonic() >= inflight.due - self._reserve.seconds())
+        self._look_at_time(inflight, self._clock.monotonic())
         if inflight.abandoned:
             self._own(inflight, _leave_to_next_owner())
         elif event is None:
@@ -245,6 +245,10 @@ class Responder:
             self._settler.queue_expired(inflight)
         else:
             self._own(inflight, self._answer(inflight, event))
+
+    def _look_at_time(self, inflight: Inflight, now: float) -> None:
+        """Whether anything but the default can still be in time; who was withdrawn is told that and not the time."""
+        inflight.is_past = inflight.is_past or (not inflight.cancelled and now >= inflight.due - self._reserve.seconds())
 
     async def _answer(self, inflight: Inflight, event: InteractionEvent) -> None:
         """Decide, then settle; an abandoned event leaves no trace."""
