@@ -312,6 +312,7 @@ def test_first_start_in_an_empty_home_and_a_start_without_network(tmp_path: Path
         monkeypatch.setenv("ANSWERBY_MAVEN_MIRROR", url)
         with running_broker() as bootstrap:
             run(_make_topic(bootstrap, "first"))
+    assert set(files) <= {path.name for path in tmp_path.rglob("*.jar")}
     monkeypatch.setenv("ANSWERBY_MAVEN_MIRROR", "http://127.0.0.1:1")
     with running_broker() as bootstrap:
         run(_make_topic(bootstrap, "second"))
@@ -371,7 +372,9 @@ def test_largest_record_of_a_dead_letter_fits(broker: str) -> None:
     """A value as large as the broker allows elsewhere goes into the dead letters, headers and all."""
     settings = Settings(kafka=Kafka(bootstrap=broker, topic_prefix="large-"))
     run(ensure_topics(settings))
-    run(_send(broker, "large-dead-letters", b"x" * 1_048_588, size=2_000_000))
+    value = b"x" * 1_048_588
+    run(_send(broker, "large-dead-letters", value, size=2_000_000))
+    assert run(_read_one(broker, "large-dead-letters", group="large")) == value
 
 
 def test_jre_comes_with_the_environment() -> None:
